@@ -1,0 +1,255 @@
+"""What a host puts in: messages, answers, steers, updates, options, and the receipts it gets.
+
+Not for: what comes back (``_events.py``). Rules carried: TOOL-09, TOOL-10, TOOL-14, HITL-08, HITL-09, CTL-06, CTL-07.
+May import: ``_base``, ``_content``, ``_descriptor``, ``_events``.
+
+On the wire an input is told apart by ``kind``. Kinds are a closed set: an input that cannot be read is refused, never
+guessed.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator
+
+from agentsession.protocol._base import Id, Json, JsonFieldsModel, JsonObject, Model, Str, open_str, optional
+from agentsession.protocol._content import Content, ContentPart, as_content
+from agentsession.protocol._descriptor import Constraints, ToolDescriptor
+from agentsession.protocol._events import Decision
+
+__all__ = [
+    "AbortResult",
+    "Answer",
+    "ElicitationAnswer",
+    "ExecutionOptions",
+    "HostCapabilities",
+    "MessageInput",
+    "OpenOptions",
+    "Receipt",
+    "SessionConfig",
+    "SteerData",
+    "StreamInput",
+    "ToolDenial",
+    "ToolGrant",
+    "ToolProgress",
+    "ToolResult",
+    "accept",
+    "cancel",
+    "decline",
+    "deny",
+    "grant",
+    "result",
+]
+
+
+class MessageInput(Model):
+    """What the user says: starts a turn."""
+
+    kind: Literal["message"] = "message"
+    content: list[ContentPart]
+    role: Annotated[str, open_str("user", "developer")] = "user"
+    message_id: Id | None = optional()
+    """Chosen by the host; the session makes one when absent."""
+    idempotency_key: Id | None = optional()
+    """A message with a key that was seen before re-attaches to that turn and runs nothing."""
+
+    @field_validator("content", mode="before")
+    @classmethod
+    def _from_text(cls, value: Any) -> Any:
+        return as_content(value) if isinstance(value, str) else value
+
+
+class _AnswerBase(Model):
+    request_id: Id
+    name: Str | None = optional()
+    """The tool's name, if the host wants it checked against the request (rule TOOL-14)."""
+    decision: Decision | None = optional()
+
+
+class ToolResult(JsonFieldsModel, _AnswerBase):
+    """The host ran the tool; this is what it returned, or how it failed (``is_error``)."""
+
+    kind: Literal["tool_result"] = "tool_result"
+    content: list[ContentPart] = Field(default_factory=list)
+    data: Json = None
+    is_error: bool = False
+    display: JsonObject | None = optional()
+
+
+class ToolGrant(_AnswerBase):
+    """The executor may run its own tool now, with the requested arguments or with ``args`` instead."""
+
+    kind: Literal["tool_grant"] = "tool_grant"
+    args: JsonObject | None = optional()
+    """The whole arguments when they were edited; absent to approve them as requested."""
+
+
+class ToolDenial(_AnswerBase):
+    """Policy or a person said no; the model is told, with the reason."""
+
+    kind: Literal["tool_denial"] = "tool_denial"
+    reason: Str | None = optional()
+
+
+class ToolProgress(JsonFieldsModel, _AnswerBase):
+    """Not an answer yet: progress of a tool that the host runs; becomes a ``tool_update``."""
+
+    kind: Literal["tool_progress"] = "tool_progress"
+    content: list[ContentPart] = Field(default_factory=list)
+    data: Json = None
+    progress: float | None = optional(allow_inf_nan=False)
+    total: float | None = optional(allow_inf_nan=False)
+
+
+class ElicitationAnswer(JsonFieldsModel, _AnswerBase):
+    """What the person answered. ``accept`` may carry content; ``decline`` and ``cancel`` never do (rule HITL-09)."""
+
+    kind: Literal["elicitation_response"] = "elicitation_response"
+    action: Annotated[str, open_str("accept", "decline", "cancel")]
+    content: Json = None
+
+
+Answer = Annotated[
+    ToolResult | ToolGrant | ToolDenial | ToolProgress | ElicitationAnswer,
+    Field(discriminator="kind"),
+]
+"""One answer to one pending request, told apart by ``kind``."""
+
+StreamInput = Annotated[
+    MessageInput | ToolResult | ToolGrant | ToolDenial | ToolProgress | ElicitationAnswer,
+    Field(discriminator="kind"),
+]
+"""One input of ``stream()`` on the wire."""
+
+
+def result(request_id: str, data: Any = None, *, content: Content | None = None, is_error: bool = False) -> ToolResult:
+    """The host ran the tool: answer with its JSON ``data`` and, or, ``content``."""
+    return ToolResult(request_id=request_id, data=data, content=as_content(content), is_error=is_error)
+
+
+def grant(request_id: str, args: dict[str, Any] | None = None, *, decision: Decision | None = None) -> ToolGrant:
+    """Let the executor run its own tool, with the requested arguments or with ``args``."""
+    return ToolGrant(request_id=request_id, args=args, decision=decision)
+
+
+def deny(request_id: str, reason: str | None = None, *, decision: Decision | None = None) -> ToolDenial:
+    """Refuse a tool request; the model is told ``reason``."""
+    return ToolDenial(request_id=request_id, reason=reason, decision=decision)
+
+
+def accept(request_id: str, content: Any = None) -> ElicitationAnswer:
+    """Say yes to a question, with ``content`` where the question asks for some."""
+    if content is None:
+        return ElicitationAnswer(request_id=request_id, action="accept")
+    return ElicitationAnswer(request_id=request_id, action="accept", content=content)
+
+
+def decline(request_id: str) -> ElicitationAnswer:
+    """Say no to a question."""
+    return ElicitationAnswer(request_id=request_id, action="decline")
+
+
+def cancel(request_id: str) -> ElicitationAnswer:
+    """Leave a question without an answer: the person closed it."""
+    return ElicitationAnswer(request_id=request_id, action="cancel")
+
+
+class Receipt(Model):
+    """What became of one answer, steer or update, at once.
+
+    ``status``: applied, stale (answered or settled before), not_found, invalid (still pending), queued or rejected
+    (steers and updates).
+    """
+
+    status: Annotated[str, open_str("applied", "stale", "not_found", "invalid", "queued", "rejected")]
+    request_id: Id | None = optional()
+    """The request that was answered, or the steer's id under which it appears in the record."""
+    rule: Id | None = optional()
+    """The rule that refused it, such as ``TOOL-09``."""
+    reason: Str | None = optional()
+
+    @property
+    def ok(self) -> bool:
+        """Whether it took effect: applied or queued."""
+        return self.status in ("applied", "queued")
+
+
+class AbortResult(Model):
+    """What ``abort()`` did: ``aborted`` (the turn ended), ``idle`` (nothing to end), ``too_late`` (it had just ended)."""
+
+    status: Annotated[str, open_str("aborted", "idle", "too_late")]
+    stream_id: Id | None = optional()
+
+
+class SteerData(JsonFieldsModel):
+    """An intervention while the agent works: content to inject before the next model call, or a named action."""
+
+    message: list[ContentPart] | None = optional()
+    action: Str | None = optional()
+    data: Json = None
+
+    @field_validator("message", mode="before")
+    @classmethod
+    def _from_text(cls, value: Any) -> Any:
+        return as_content(value) if isinstance(value, str) else value
+
+
+class SessionConfig(Model):
+    """What ``update()`` may change, from the next model call on; wholly applied or not at all."""
+
+    title: Str | None = optional()
+    model: Str | None = optional()
+    permission_mode: Annotated[str, open_str("default", "auto_edit", "autonomous", "plan")] | None = optional()
+    tools: list[ToolDescriptor] | None = optional()
+    state: JsonObject | None = optional()
+    """Keys to set in the session's state."""
+    config: JsonObject | None = optional()
+
+
+class ExecutionOptions(Model):
+    """How to run: for a session (``open``) or for one turn (``stream``)."""
+
+    tools: list[ToolDescriptor] | None = optional()
+    """Tools that the host declares and runs."""
+    model: Str | None = optional()
+    host_tool_execution: bool | None = optional()
+    """Whether the executor's own tools wait for the host's grant. Absent means yes: nothing runs without an allow."""
+    streaming: bool | None = optional()
+    """Whether deltas are wanted. Absent means yes."""
+    permission_mode: Annotated[str, open_str("default", "auto_edit", "autonomous", "plan")] | None = optional()
+    limits: Constraints | None = optional()
+    deadline: Str | None = optional()
+    """ISO 8601, UTC."""
+    state: JsonObject | None = optional()
+    """The session's first state."""
+    ephemeral: bool | None = optional()
+    """Keep nothing after the session is closed."""
+    trace_context: JsonObject | None = optional()
+    """W3C trace context headers of the caller."""
+    config: JsonObject | None = optional()
+    """Open, for the executor."""
+
+
+class HostCapabilities(Model):
+    """What the host can do. A question it cannot show is requested and cancelled in one step (rule HITL-07)."""
+
+    elicitation_kinds: list[Str] | None = optional()
+    """Kinds the host can show; absent means all, empty means none."""
+    elicitation_modes: list[Str] | None = optional()
+    """``form`` and, or, ``url``; absent means both."""
+    content_types: list[Str] | None = optional()
+    """Content types the host can show; absent means all."""
+    tool_execution: bool = True
+    """Whether the host runs tools that it declares."""
+
+
+class OpenOptions(Model):
+    """What ``open`` takes beside the record store: who the user is, what the host can do, how to run."""
+
+    session_id: Id | None = optional()
+    """Chosen by the host; made by the executor when absent. Checked like every id at the edge."""
+    user_id: Id = "local"
+    host: HostCapabilities = Field(default_factory=HostCapabilities)
+    execution: ExecutionOptions = Field(default_factory=ExecutionOptions)
+    workspace: Str | None = optional()
