@@ -6,6 +6,11 @@ Needs pydantic alone; no I/O, no clock, no random ids. Read ``_lifecycle.py`` fi
 
 from __future__ import annotations
 
+from agentsession.protocol._answers import (
+    AnswerCheck,
+    RequestState,
+    contradicts_yes,
+)
 from agentsession.protocol._base import (
     Json,
     JsonObject,
@@ -116,6 +121,31 @@ from agentsession.protocol._json import (
     repair_text,
     to_json,
 )
+from agentsession.protocol._json_schema import (
+    SchemaProblem,
+    check_schema,
+    find_problem,
+)
+from agentsession.protocol._lifecycle import (
+    STATES,
+    TRANSITIONS,
+    SessionMachine,
+    Trigger,
+)
+from agentsession.protocol._rules import (
+    RESERVED_RULES,
+    RULES,
+    CheckedBy,
+    Level,
+    Rule,
+)
+from agentsession.protocol._schema import (
+    SCHEMA_ID,
+    descriptor_schema,
+    event_schema,
+    input_schema,
+    wire_schema,
+)
 from agentsession.protocol._services import (
     MemoryRecordStore,
     RecordInfo,
@@ -130,6 +160,11 @@ from agentsession.protocol._session import (
     EventStream,
     PendingRequest,
     SessionState,
+)
+from agentsession.protocol._snapshot import (
+    MachineSnapshot,
+    OpenAgent,
+    OpenMessage,
 )
 from agentsession.protocol._text import (
     DeltaJoiner,
@@ -151,6 +186,11 @@ __all__ = [
     "CONTENT_TYPES",
     "EVENT_TYPES",
     "PROTOCOL_VERSION",
+    "RESERVED_RULES",
+    "RULES",
+    "SCHEMA_ID",
+    "STATES",
+    "TRANSITIONS",
     "AbortResult",
     "AbortTimeout",
     "AgentDescriptor",
@@ -161,7 +201,9 @@ __all__ = [
     "AgentSessionError",
     "AgentStart",
     "Answer",
+    "AnswerCheck",
     "Blame",
+    "CheckedBy",
     "Code",
     "CodeResult",
     "Composition",
@@ -191,6 +233,8 @@ __all__ = [
     "Json",
     "JsonError",
     "JsonObject",
+    "Level",
+    "MachineSnapshot",
     "Media",
     "MemoryRecordStore",
     "Message",
@@ -198,6 +242,8 @@ __all__ = [
     "Metadata",
     "Model",
     "NothingToContinue",
+    "OpenAgent",
+    "OpenMessage",
     "OpenOptions",
     "PendingRequest",
     "ProtocolViolation",
@@ -207,13 +253,17 @@ __all__ = [
     "RecordStore",
     "Reference",
     "Refusal",
+    "RequestState",
+    "Rule",
     "RunEnded",
     "SchemaError",
+    "SchemaProblem",
     "SessionBusy",
     "SessionClosed",
     "SessionConfig",
     "SessionError",
     "SessionExists",
+    "SessionMachine",
     "SessionNotFound",
     "SessionState",
     "SessionUpdate",
@@ -234,6 +284,7 @@ __all__ = [
     "ToolResponse",
     "ToolResult",
     "ToolUpdate",
+    "Trigger",
     "Unimplemented",
     "UnknownEvent",
     "UnknownPart",
@@ -245,12 +296,18 @@ __all__ = [
     "cancel",
     "check_id",
     "check_json",
+    "check_schema",
     "check_version",
+    "contradicts_yes",
     "decline",
     "deny",
+    "descriptor_schema",
     "dump_event",
     "dumps",
+    "event_schema",
+    "find_problem",
     "grant",
+    "input_schema",
     "is_ephemeral",
     "merge_parts",
     "parse_answer",
@@ -264,4 +321,5 @@ __all__ = [
     "result",
     "text_by_type",
     "to_json",
+    "wire_schema",
 ]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from pydantic import Field, StringConstraints, field_validator
+from pydantic import AfterValidator, Field, StringConstraints, field_validator
 
 from agentsession.protocol._base import Id, JsonObject, Model, OpenStr, Str, open_str, optional
 
@@ -50,7 +50,14 @@ CAPABILITIES: Final = frozenset(
 )
 """The capabilities with a meaning in this version; the list in a descriptor is open."""
 
-AgentName = Annotated[str, StringConstraints(pattern=r"^[^\W\d]\w*$", min_length=1, max_length=128)]
+
+def _identifier(value: str) -> str:
+    if not value.isidentifier():
+        raise ValueError("an agent's name is an identifier: letters, digits and underscores, not starting with a digit")
+    return value
+
+
+AgentName = Annotated[str, StringConstraints(min_length=1, max_length=128), AfterValidator(_identifier)]
 """A valid identifier: letters, digits and underscores, not starting with a digit."""
 
 

@@ -163,7 +163,7 @@ def parse_event(value: str | bytes | dict[str, Any], *, line: int | None = None)
                 f"{f'line {line}' if line is not None else 'the value'} is not a valid {what}",
                 pointer=f"/{name}",
                 line=line,
-                got="nothing" if not stamped and stamped != 0 else repr(stamped),
+                got="nothing" if stamped != 0 else "0",
                 expected="a stamped event has id, seq, timestamp and sessionId",
             )
     return event

@@ -1,0 +1,138 @@
+"""What an answer must look like to count: its kind fits, its content is valid, and a yes is a clear yes.
+
+Not for: recording it (the base class emits the events). Rules carried: TOOL-09, TOOL-10, TOOL-14, HITL-02, HITL-08,
+HITL-09. May import: ``_inputs``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final
+
+from agentsession.protocol._inputs import (
+    Answer,
+    ElicitationAnswer,
+    Receipt,
+    ToolDenial,
+    ToolGrant,
+    ToolProgress,
+    ToolResult,
+)
+
+__all__ = ["AnswerCheck", "RequestState", "check_answer", "contradicts_yes"]
+
+AnswerCheck = Callable[[Mapping[str, Any], Any], str | None]
+"""Validates a value against a JSON Schema: what is wrong, or ``None``. Handed in, because the contract itself needs no
+JSON Schema library (the executor base class brings one)."""
+
+
+@dataclasses.dataclass(slots=True)
+class RequestState:
+    """A request without a response. ``status``: waiting, granted, denied, or in_flight (needs none)."""
+
+    id: str
+    kind: str
+    """``tool`` or ``elicitation``."""
+    name: str
+    """The tool's name, or the elicitation's kind."""
+    needs: str
+    status: str
+    thread_id: str | None = None
+    agent_id: str | None = None
+    args: dict[str, Any] | None = None
+    requested_schema: dict[str, Any] | None = None
+    tool_request_id: str | None = None
+    confirmation: str | None = None
+    """Of a tool with a linked confirmation: ``waiting``, or the action it was answered with."""
+
+
+_CONFIRMATIONS: Final = frozenset({"tool_confirmation", "user_approval"})
+_YES_KEYS: Final = frozenset({"confirmed", "approved", "accepted", "allowed", "confirm", "approve", "accept", "allow"})
+_WORD_KEYS: Final = frozenset({"decision", "action", "answer", "outcome", "response", "type"})
+_YES_WORDS: Final = frozenset(
+    {"y", "yes", "ok", "true", "accept", "accepted", "approve", "approved", "allow", "allowed", "confirm", "confirmed"}
+)
+
+
+def contradicts_yes(content: Any) -> bool:
+    """Whether the content of an ``accept`` does not say yes as clearly as the action does.
+
+    For confirmations only, where content that hints at a no must never run a tool: ``false``, ``"no"``, ``0``, ``1``,
+    ``{"confirmed": false}``, ``{"decision": "deny"}``. No content at all, ``true``, a word of assent, or an object
+    whose telling keys all agree is a clear yes.
+    """
+    if content is None or content is True:
+        return False
+    if isinstance(content, str):
+        return content.strip().lower() not in _YES_WORDS
+    if isinstance(content, dict):
+        for key, value in content.items():
+            name = key.lower()
+            if name in _YES_KEYS and value is not True:
+                return True
+            if name in _WORD_KEYS and isinstance(value, str) and value.strip().lower() not in _YES_WORDS:
+                return True
+        return False
+    return True
+
+
+def check_answer(
+    requests: Mapping[str, RequestState], resolved: Collection[str], answer: Answer, check: AnswerCheck | None
+) -> Receipt:
+    """The receipt for ``answer``, given the open requests and the ids of those that are resolved."""
+    request = requests.get(answer.request_id)
+    if request is None:
+        if answer.request_id in resolved:
+            return _receipt(answer, "stale", "TOOL-09", "it was answered or settled before")
+        return _receipt(answer, "not_found", "TOOL-10", "there is no request with this id")
+    if answer.name is not None and answer.name != request.name:
+        return _receipt(answer, "invalid", "TOOL-14", f"the request is for {request.name!r}, not {answer.name!r}")
+    if isinstance(answer, ToolProgress):
+        if request.kind != "tool" or request.needs in ("grant", "none") or request.status != "waiting":
+            return _receipt(answer, "invalid", "TOOL-14", "progress is for tools that the host runs")
+        return Receipt(status="applied", request_id=request.id)
+    if request.needs == "none":
+        return _receipt(answer, "invalid", "TOOL-14", "this request is shown, not asked")
+    if request.status != "waiting":
+        return _receipt(answer, "stale", "TOOL-09", "it was answered before")
+    if not _kind_fits(request, answer):
+        wanted = "an elicitation response" if request.kind == "elicitation" else _wanted(request.needs)
+        return _receipt(answer, "invalid", "TOOL-14", f"a {answer.kind} does not answer it; send {wanted}")
+    if isinstance(answer, ElicitationAnswer):
+        return _check_elicitation(request, answer, check)
+    return Receipt(status="applied", request_id=request.id)
+
+
+def _kind_fits(request: RequestState, answer: Answer) -> bool:
+    if request.kind == "elicitation":
+        return isinstance(answer, ElicitationAnswer)
+    if request.needs == "grant":
+        return isinstance(answer, (ToolResult, ToolGrant, ToolDenial))
+    return isinstance(answer, (ToolResult, ToolDenial))
+
+
+def _wanted(needs: str) -> str:
+    return "a grant, a denial or a result" if needs == "grant" else "a result or a denial"
+
+
+def _check_elicitation(request: RequestState, answer: ElicitationAnswer, check: AnswerCheck | None) -> Receipt:
+    if answer.action not in ("accept", "decline", "cancel"):
+        return _receipt(answer, "invalid", "HITL-02", f"unknown action {answer.action!r}: accept, decline or cancel")
+    if answer.action != "accept":
+        if answer.content is not None:
+            return _receipt(answer, "invalid", "HITL-09", f"{answer.action} carries no content")
+        return Receipt(status="applied", request_id=request.id)
+    if request.name in _CONFIRMATIONS and contradicts_yes(answer.content):
+        return _receipt(answer, "invalid", "HITL-08", "the content contradicts the acceptance")
+    given = "content" in answer.model_fields_set
+    if request.requested_schema is not None and check is not None:
+        wrong = check(request.requested_schema, answer.content)
+        # A bare yes to a confirmation is complete; anything else must satisfy the schema.
+        if wrong is not None and (given or request.name not in _CONFIRMATIONS):
+            return _receipt(answer, "invalid", "HITL-08", wrong)
+    return Receipt(status="applied", request_id=request.id)
+
+
+def _receipt(answer: Answer, status: str, rule: str, reason: str) -> Receipt:
+    return Receipt(status=status, request_id=answer.request_id, rule=rule, reason=reason)
