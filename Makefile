@@ -30,7 +30,7 @@ setup: $(STAMP) ## build .venv from the lock (the other targets do it when neede
 $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Python 3.11 or newer is needed; $(PYTHON) is $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
-	@echo "setting up $(VENV) from requirements.lock (once; under a minute)"
+	@echo "setting up $(VENV) from requirements.lock (once; about a minute)"
 	@rm -f $@
 	@$(PYTHON) -m venv $(VENV)
 	@$(PIP) install --no-compile --require-hashes --requirement requirements.lock
@@ -58,7 +58,7 @@ check-types: $(STAMP) ## mypy and pyright, strict, code and tests
 	$(BIN)/pyright --pythonpath $(PY)
 
 check-imports: $(STAMP) ## import-linter: the import arrows
-	$(BIN)/lint-imports --no-cache
+	$(BIN)/lint-imports --no-cache --no-logo
 
 check-docs: $(STAMP) ## generated documents are current
 	$(PY) scripts/docs.py --check
