@@ -1,0 +1,156 @@
+"""From what the user named to an executor: an executor as it is, an ADK agent through its adapter, a factory's result.
+
+Not for: importing adapters. They are found by the entry points ``agentsession.executors``, under the key that a
+descriptor's ``executor`` field uses. May import: ``agentsession.protocol``, ``_load``, ``_out``.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import inspect
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, cast
+
+from agentsession.host.cli._load import load_object, members
+from agentsession.host.cli._out import CommandError
+from agentsession.protocol import AgentExecutor
+
+__all__ = ["check_credentials", "find_executor", "is_agent", "load_executor"]
+
+_GROUP: Final = "agentsession.executors"
+_ADAPTER_BY_PACKAGE: Final = {"google.adk": "adk"}
+"""Which adapter takes objects of which package. A package without a line here hands over executors."""
+_ADK_DEFAULT_MODEL: Final = "gemini"
+
+
+def load_executor(target: str, command: str) -> AgentExecutor:
+    """The executor for ``MODULE:NAME``: an ADK agent or App, an executor, or a function that returns one of these."""
+    return find_executor(load_object(target, command, is_agent), target, command)
+
+
+def find_executor(found: Any, target: str, command: str) -> AgentExecutor:
+    """The executor for an object. Raises ``not-an-agent``, and what the adapter raises for an agent it cannot host."""
+    if not is_agent(found) and inspect.isroutine(found):
+        found = _call_factory(found, target, command)
+    if not is_agent(found):
+        raise _not_an_agent(found, target, command)
+    if _is_executor(found):
+        return cast(AgentExecutor, found)
+    return cast(AgentExecutor, _creator(_adapter_key(found) or "", target)(found))
+
+
+def is_agent(found: Any) -> bool:
+    """Whether an object can be run as it is: no class, no function, no module."""
+    if inspect.isclass(found) or inspect.ismodule(found) or inspect.isroutine(found):
+        return False
+    return _is_executor(found) or _adapter_key(found) is not None
+
+
+def _is_executor(found: Any) -> bool:
+    # Looked up on the type: a descriptor may be costly to make, and isinstance() of a runtime protocol would make it.
+    return all(hasattr(type(found), name) for name in ("open", "load", "__aenter__", "__aexit__"))
+
+
+def _adapter_key(found: Any) -> str | None:
+    for base in type(found).__mro__:
+        for package, key in _ADAPTER_BY_PACKAGE.items():
+            fits = base.__module__.startswith(package + ".") and base.__name__ in ("BaseAgent", "App", "Workflow")
+            if fits:
+                return key
+    return None
+
+
+def _call_factory(found: Any, target: str, command: str) -> Any:
+    try:
+        signature = inspect.signature(found)
+        needed = [name for name, parameter in signature.parameters.items() if _must_be_given(parameter)]
+    except (TypeError, ValueError):
+        needed = ["?"]
+    if needed or inspect.iscoroutinefunction(found):
+        raise _not_an_agent(found, target, command)
+    try:
+        return found()
+    except Exception as error:
+        if hasattr(error, "headline"):
+            raise
+        raise CommandError(
+            f"{target}() failed: {type(error).__name__}: {error}",
+            id="module-broken",
+            where=f"{command} {target}",
+            fix="add --debug for the traceback",
+        ) from error
+
+
+def _must_be_given(parameter: inspect.Parameter) -> bool:
+    return parameter.default is parameter.empty and parameter.kind not in (
+        parameter.VAR_POSITIONAL,
+        parameter.VAR_KEYWORD,
+    )
+
+
+def _not_an_agent(found: Any, target: str, command: str) -> CommandError:
+    module = inspect.getmodule(found) if inspect.isroutine(found) or inspect.isclass(found) else None
+    near = members(module, is_agent) if module is not None else []
+    kind = "a function" if inspect.isroutine(found) else "a class" if inspect.isclass(found) else None
+    kind = kind or ("a module" if inspect.ismodule(found) else f"of type {type(found).__name__}")
+    return CommandError(
+        f"{target} is {kind}",
+        id="not-an-agent",
+        expected="an ADK agent, App, an executor, or a function without arguments that returns one",
+        fix=f"agentsession {command} {near[0]}" if near else f"agentsession {command} MODULE:NAME",
+    )
+
+
+def _creator(key: str, target: str) -> Any:
+    points = list(importlib.metadata.entry_points(group=_GROUP, name=key))
+    if not points:
+        raise CommandError(
+            f"no adapter for {key!r} is installed",
+            id="extra-missing",
+            where=target,
+            fix=f'pip install "agent-session-protocol[{key}]"',
+        )
+    return points[0].load()
+
+
+# -- credentials, before anything is sent ------------------------------------------------------------------------------
+
+
+def check_credentials(found: Any, model: str | None, environ: Mapping[str, str] | None = None) -> None:
+    """Raise ``no-key`` when a Gemini model would be called and no key is set. Other models are left alone."""
+    environ = os.environ if environ is None else environ
+    if _adapter_key(found) is None or any(environ.get(name) for name in _GEMINI_KEYS):
+        return
+    names = {model} if model else set(_models(found))
+    needing = sorted(name for name in names if name.startswith(("gemini", "gemma", "models/gemini")))
+    if needing:
+        raise CommandError(
+            f"no credentials for model {needing[0]}",
+            id="no-key",
+            where="GEMINI_API_KEY is unset",
+            fix="export it, or try: agentsession demo",
+        )
+
+
+_GEMINI_KEYS: Final = (
+    "GEMINI_API_KEY",
+    "GOOGLE_API_KEY",
+    "GOOGLE_GENAI_USE_VERTEXAI",
+    "GOOGLE_GENAI_USE_ENTERPRISE",
+    "GOOGLE_CLOUD_PROJECT",
+)
+
+
+def _models(agent: Any, inherited: str = _ADK_DEFAULT_MODEL) -> Iterator[str]:
+    """The names of the models that an agent tree calls; an agent without one inherits its parent's."""
+    agent = getattr(agent, "root_agent", agent)
+    model = getattr(agent, "model", None)
+    if isinstance(model, str):
+        inherited = model or inherited
+        yield inherited
+    elif model is not None:
+        name = getattr(model, "model", "")
+        inherited = "" if type(model).__name__ != "Gemini" or getattr(model, "api_client", None) else str(name)
+    for child in getattr(agent, "sub_agents", None) or ():
+        yield from _models(child, inherited)

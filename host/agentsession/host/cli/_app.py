@@ -1,0 +1,151 @@
+"""The commands and their options. Each command hands over to a module beside this one, imported when it runs.
+
+Not for: doing the work. May import: typer, and inside each command what it needs; nothing here may import rich,
+prompt_toolkit or google, so that ``--version`` and ``schema`` stay quick.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+import typer
+
+from agentsession.host.cli._exit_codes import Exit
+from agentsession.host.cli._out import CommandError, Out
+from agentsession.host.cli._paint import ColorChoice
+from agentsession.protocol import PROTOCOL_VERSION
+
+__all__ = ["make_command"]
+
+_GROUP = "agentsession.commands"
+_EXAMPLES = """\
+agentsession puts an agent under host control: you see every event, and no tool runs without an allow.
+
+  agentsession demo                            a real agent on real files, no key, no network
+  agentsession run my_agent:root_agent         talk to your agent; type while it works, Ctrl-C aborts
+  agentsession run my_agent:root_agent -p "Fix the login bug"
+  agentsession run my_agent:root_agent --json  for programs: NDJSON in and out
+  agentsession inspect my_agent:root_agent     what it is, which tools it has
+  agentsession replay record.ndjson            a recorded session, checked against the contract
+  agentsession explain LIFE-05                 what a rule or an error means
+
+All commands: agentsession --help
+"""
+
+Target = Annotated[str, typer.Argument(metavar="MODULE:AGENT", help="An ADK agent or App, an executor, or a factory.")]
+Color = Annotated[ColorChoice, typer.Option(help="Colour: auto asks the terminal, NO_COLOR and TERM.")]
+Json = Annotated[bool, typer.Option("--json", help="For programs: JSON on stdout.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    no_args_is_help=False,
+    help="Sessions with agents under host control.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def make_command(args: Sequence[str]) -> Any:  # Any: a click Command, from whichever package typer brings it
+    """The command tree, with the commands of other packages that ``args`` could mean."""
+    named = next((arg for arg in args if not arg.startswith("-")), None)
+    listed = named is None and any(arg in ("-h", "--help") for arg in args)
+    for point in importlib.metadata.entry_points(group=_GROUP):
+        if named == point.name:
+            _add(point)
+        elif listed:  # the list of commands is worth more than an error about one of them
+            with contextlib.suppress(CommandError):
+                _add(point)
+    return typer.main.get_command(app)
+
+
+def _add(point: importlib.metadata.EntryPoint) -> None:
+    try:
+        found = point.load()
+    except Exception as error:
+        raise CommandError(
+            f"the command {point.name} cannot be loaded: {error}", id="extra-missing", where=point.value
+        ) from error
+    if isinstance(found, typer.Typer):
+        app.add_typer(found, name=point.name)
+    else:
+        app.command(point.name)(found)
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+) -> None:
+    if version:
+        Out(sys.stdout).text(f"agentsession {_version()} (contract {PROTOCOL_VERSION})\n")
+        raise typer.Exit(Exit.COMPLETED)
+    if context.invoked_subcommand is None:
+        Out(sys.stderr).text(_EXAMPLES)
+        raise typer.Exit(Exit.USAGE)
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("agent-session-protocol")
+    except importlib.metadata.PackageNotFoundError:
+        return "(not installed)"
+
+
+@app.command()
+def schema(
+    part: Annotated[Literal["event", "descriptor", "input", "all"], typer.Argument(help="Which root.")] = "all",
+) -> None:
+    """Print the JSON Schema of the wire (draft 2020-12)."""
+    from agentsession.host.cli import _reference
+
+    _reference.schema(Out(sys.stdout), part)
+
+
+@app.command()
+def rules(as_json: Json = False, color: Color = "auto") -> None:
+    """List the rules of the contract."""
+    from agentsession.host.cli import _reference
+
+    _reference.rules(Out(sys.stdout, color=color), as_json=as_json)
+
+
+@app.command()
+def explain(
+    wanted: Annotated[str | None, typer.Argument(metavar="ID", help="A rule id or an error id.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="The reference page of all errors, in Markdown.")] = False,
+    color: Color = "auto",
+) -> None:
+    """Say what a rule or an error means, and what to do."""
+    from agentsession.host.cli import _reference
+
+    _reference.explain(Out(sys.stdout, color=color), wanted, everything=everything)
+
+
+@app.command()
+def replay(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Recorded NDJSON; - is standard input.")],
+    as_json: Json = False,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Report lines that are no event, and go on.")] = False,
+    no_rules: Annotated[bool, typer.Option("--no-rules", help="Do not check the order of events.")] = False,
+    color: Color = "auto",
+    debug: Debug = False,
+) -> None:
+    """Show a recorded session, checked against the contract."""
+    from agentsession.host.cli import _replay
+
+    out, notes = Out(sys.stdout, color=color), Out(sys.stderr, color=color)
+    raise typer.Exit(_replay.replay(out, notes, file, as_json=as_json, skip_bad=skip_bad, check_rules=not no_rules))
+
+
+@app.command()
+def inspect(target: Target, as_json: Json = False, color: Color = "auto", debug: Debug = False) -> None:
+    """Show what an agent is: its tools, sub-agents and capabilities."""
+    from agentsession.host.cli import _inspect
+
+    _inspect.inspect(Out(sys.stdout, color=color), target, as_json=as_json)

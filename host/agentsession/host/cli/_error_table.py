@@ -1,0 +1,296 @@
+"""Every error id that the product can print, explained once: ``explain ID`` and docs/reference/errors.md read this.
+
+Not for: raising them. A test looks for ids in the source that are missing here. May import: ``_exit_codes``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from agentsession.host.cli._exit_codes import Exit
+
+__all__ = ["ERRORS", "ErrorEntry", "errors_page", "exit_for"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ErrorEntry:
+    """What an error id means, why it comes up, and what to do."""
+
+    id: str
+    sentence: str
+    why: str
+    fix: str
+    exit: Exit = Exit.FAILED
+
+
+_USAGE = Exit.USAGE
+_COMMAND_LINE: Final = (
+    ErrorEntry(
+        "usage",
+        "The command line cannot be understood.",
+        "An option is unknown, a value is missing, or two options contradict each other.",
+        "Read the line after `fix:`, or run the command with `--help`.",
+        _USAGE,
+    ),
+    ErrorEntry(
+        "no-prompt",
+        "There is nothing to run: no terminal to type in, and no `--prompt`.",
+        "`agentsession run` asks for a prompt only at a terminal. Input from a pipe or from /dev/null is not a person.",
+        "Pass the prompt: `agentsession run MODULE:agent -p 'Fix the failing test'`, or drive it with `--json`.",
+        _USAGE,
+    ),
+    ErrorEntry(
+        "module-missing",
+        "The module before the colon does not exist.",
+        "The command looks in the current directory first, then where Python looks.",
+        "Check the spelling, and run the command from the folder that holds the module.",
+        _USAGE,
+    ),
+    ErrorEntry(
+        "module-broken",
+        "The module exists, but importing it failed.",
+        "Its own code raised an error. The file, the line and the error are named.",
+        "Run `python -c 'import MODULE'` to see it alone, or add `--debug` for the traceback.",
+        _USAGE,
+    ),
+    ErrorEntry(
+        "not-an-agent",
+        "What the name after the colon stands for is not an agent.",
+        "Taken are an ADK agent or App, an executor, and a function without arguments that returns one of these.",
+        "Name the agent itself. When the module holds one, the line after `fix:` names it.",
+        _USAGE,
+    ),
+    ErrorEntry(
+        "tools-invalid",
+        "What `--tools` names cannot be used as tools.",
+        "Taken are a function, a list of functions or tools, and a function without arguments that returns a list.",
+        "Give each function type annotations and a docstring; see docs/how-to/run-in-ci.md for an example.",
+        _USAGE,
+    ),
+    ErrorEntry(
+        "extra-missing",
+        "A package that this needs is not installed.",
+        "The base install has no agent framework, no terminal library and no database.",
+        'Install the extra that is named, for example: `pip install "agent-session-protocol[adk]"`.',
+        _USAGE,
+    ),
+    ErrorEntry(
+        "no-key",
+        "There are no credentials for the agent's model.",
+        "The model needs an API key, and the environment variable for it is not set. Nothing was sent.",
+        "Export the key, choose another model with `--model`, or try `agentsession demo`, which needs none.",
+        Exit.NO_CREDENTIALS,
+    ),
+    ErrorEntry(
+        "adk-version",
+        "The installed google-adk is not a version that the adapter was tested with.",
+        "The adapter relies on behaviour of ADK that changes between its releases, so it refuses rather than guesses.",
+        'Install the version that fits: `pip install -U "agent-session-protocol[adk]"`.',
+        _USAGE,
+    ),
+    ErrorEntry(
+        "script-exhausted",
+        "A scripted model or executor was called more often than its script has steps.",
+        "Only tests and demos use scripts. The agent went on where the script had nothing more to say.",
+        "Add a step to the script, or give it an answer for every further call.",
+    ),
+    ErrorEntry(
+        "file-missing",
+        "A file that was named cannot be read.",
+        "It does not exist, is a folder, or may not be opened.",
+        "Check the path.",
+        _USAGE,
+    ),
+    ErrorEntry(
+        "unknown-id",
+        "There is no rule and no error with this id.",
+        "`explain` takes the id in brackets from an error, or a rule id such as LIFE-05.",
+        "`agentsession rules` lists all rules; docs/reference/errors.md all errors.",
+        _USAGE,
+    ),
+    ErrorEntry(
+        "unknown-call",
+        "A line on stdin asks for a call that does not exist.",
+        "With `--json`, each line is an object whose `call` is stream, respond, steer, update, abort or close.",
+        'Send, for example, `{"call":"stream","input":[{"kind":"message","content":"Hello"}]}`.',
+        _USAGE,
+    ),
+    ErrorEntry(
+        "internal",
+        "Something broke inside agentsession.",
+        "This is a defect of this project, not of the agent.",
+        "Run again with `--debug` and report the traceback.",
+        Exit.HARNESS,
+    ),
+)
+_RECORDS: Final = (
+    ErrorEntry(
+        "bad-json",
+        "A line is not JSON.",
+        "The line and the column are named. NaN, infinities and duplicate keys are not JSON here.",
+        "Mend the line, or leave it out with `--skip-bad`.",
+        _USAGE,
+    ),
+    ErrorEntry(
+        "schema",
+        "An event or an input does not have the shape that the contract gives it.",
+        "The place is a JSON pointer. A known type with a wrong field is an error; an unknown type is kept.",
+        "Compare with `agentsession schema event`; a field that is absent is left out, not null.",
+        _USAGE,
+    ),
+    ErrorEntry(
+        "version",
+        "A record or a peer speaks another major version of the contract.",
+        "A minor version is read, with what is unknown kept; a major version is refused.",
+        "Use a release of agent-session-protocol that speaks it.",
+        _USAGE,
+    ),
+    ErrorEntry(
+        "protocol-violation",
+        "A rule of the contract was broken.",
+        "The rule's id stands in the brackets, and `blame` says who broke it: host, executor or peer.",
+        "`agentsession explain RULE-ID` says what the rule asks for.",
+    ),
+    ErrorEntry(
+        "invalid-input",
+        "A value that the contract cannot take was handed in.",
+        "An id with a separator, content of the wrong kind, or an option that does not fit.",
+        "See `expected` in the error.",
+        _USAGE,
+    ),
+    ErrorEntry(
+        "empty-record",
+        "The file holds no event.",
+        "It is empty, or every line was skipped.",
+        "Record one with `agentsession run MODULE:agent -p '...' --json > record.ndjson`.",
+        _USAGE,
+    ),
+)
+_SESSIONS: Final = (
+    ErrorEntry(
+        "error", "An error without an id of its own.", "See the line itself.", "Add `--debug` for the traceback."
+    ),
+    ErrorEntry("session", "The session cannot serve this call in its state.", "The line says more.", "See `fix`."),
+    ErrorEntry(
+        "stream-active",
+        "A stream was started while another one runs.",
+        "One stream runs at a time (rule LIFE-07). Nothing was recorded.",
+        "Steer or answer the running stream, abort it, or wait for its end.",
+    ),
+    ErrorEntry(
+        "nothing-to-continue",
+        "There is no message to start a turn with, and nothing that waits was answered.",
+        "`stream()` without a message continues a turn that waits for the host; here none does, or no answer applied.",
+        "Send a message, or answer a pending request by its id.",
+    ),
+    ErrorEntry(
+        "session-closed",
+        "The session is closed.",
+        "It was closed by the host, by an abort that ran into its grace time, or by a broken connection.",
+        "Load it again, where the executor can, or open a new one.",
+    ),
+    ErrorEntry(
+        "session-busy",
+        "The session is open elsewhere.",
+        "A stored session is open in one place at a time. The lock of a process that is gone is taken over.",
+        "Close it in the other place, or continue in a copy of it.",
+        Exit.BUSY,
+    ),
+    ErrorEntry(
+        "session-not-found",
+        "There is no such session for this user and this agent.",
+        "Sessions are kept apart by agent, user and id.",
+        "Check the id and the `--store` file.",
+        _USAGE,
+    ),
+    ErrorEntry(
+        "session-exists",
+        "A new session was asked for with an id that is taken.",
+        "Ids are unique for a user and an agent.",
+        "Choose another id, or load the session.",
+        _USAGE,
+    ),
+    ErrorEntry(
+        "cursor-gone",
+        "The cursor is beyond the record, or before what is still kept.",
+        "A cursor is the seq of the last event that was read; 0 reads from the start.",
+        "Read again from a cursor in the range that `expected` names.",
+    ),
+    ErrorEntry(
+        "abort-timeout",
+        "The agent did not stop within the grace time after an abort.",
+        "Its code does not react to cancellation. The session is closed; what it still does is not recorded.",
+        "Look for blocking code in the agent or its tools.",
+    ),
+    ErrorEntry(
+        "connection-lost",
+        "The executor vanished while its events were read.",
+        "The process or the connection that ran the agent is gone.",
+        "Load the session: what was acknowledged is in the record.",
+    ),
+    ErrorEntry(
+        "run-ended",
+        "Agent code went on after its turn was settled.",
+        "Raised inside an executor that emits or waits too late; it is not shown to hosts.",
+        "Let the executor's code end when it is cancelled.",
+    ),
+    ErrorEntry(
+        "unimplemented",
+        "The agent's executor cannot do this.",
+        "Its descriptor does not declare the capability; see `agentsession inspect MODULE:agent`.",
+        "Do without, or use an executor that declares it.",
+        _USAGE,
+    ),
+    ErrorEntry(
+        "configuration",
+        "Something outside the session is missing or wrong.",
+        "An agent that cannot be hosted, an option that does not fit, or a tool that cannot be described.",
+        "See `expected` and `fix` in the error.",
+        _USAGE,
+    ),
+    ErrorEntry(
+        "policy",
+        "A policy rule cannot be used; everything is denied until it is mended.",
+        "A rule that is not understood must not turn into an allow.",
+        "Write allow, deny or ask_user as the decision.",
+        _USAGE,
+    ),
+)
+
+ERRORS: Final[Mapping[str, ErrorEntry]] = MappingProxyType(
+    {entry.id: entry for entry in (*_COMMAND_LINE, *_RECORDS, *_SESSIONS)}
+)
+"""Every error id, with what it means."""
+
+
+def exit_for(error_id: str) -> Exit:
+    """The exit code of an error; one that is not in the table is a failure."""
+    entry = ERRORS.get(error_id)
+    return entry.exit if entry is not None else Exit.FAILED
+
+
+def errors_page() -> str:
+    """The reference page of all errors, in Markdown: a heading for each id."""
+    groups: tuple[tuple[str, Iterable[ErrorEntry]], ...] = (
+        ("The command line", _COMMAND_LINE),
+        ("Records and input", _RECORDS),
+        ("Sessions", _SESSIONS),
+    )
+    out = [
+        "# Errors",
+        "",
+        "<!-- Made by `agentsession explain --all`; do not edit. -->",
+        "",
+        "An error says what was wrong, where, what it got, what it expected, and what to do.",
+        "`agentsession explain ID` prints what stands here.",
+        "An id such as `LIFE-05` is a rule of the contract: see [rules](rules.md).",
+    ]
+    for title, entries in groups:
+        out += ["", f"## {title}"]
+        for entry in entries:
+            out += ["", f"### {entry.id}", "", entry.sentence, entry.why, "", f"What to do: {entry.fix}"]
+            out += ["", f"Exit code: {int(entry.exit)}."]
+    return "\n".join(out) + "\n"

@@ -1,0 +1,219 @@
+"""A question of the agent as a form of lines: one field a line, checked at once, sent only after a last yes.
+
+Not for: approvals of tool calls (``_questions.py``). Pure. Rules carried: HITL-02, HITL-08, HITL-09.
+May import: jsonschema through the protocol's ``find_problem``, the pure modules beside it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from agentsession.host._elicitation import Position
+from agentsession.host.cli._blocks import field_rows, question_block
+from agentsession.host.cli._lines import Line, View, line
+from agentsession.host.cli._questions import Answered, Say, Steer, Step, is_early
+from agentsession.host.cli._text import escape
+from agentsession.protocol import Decision, ElicitationAnswer, ElicitationRequest, accept, cancel, decline, find_problem
+
+__all__ = ["FormQuestion"]
+
+_YES_NO: Final = {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}
+_ABSENT: Final = object()
+
+
+class FormQuestion:
+    """The fields of a flat object schema, one after the other; without fields, a plain yes or no."""
+
+    def __init__(
+        self, request: ElicitationRequest, position: Position, *, view: View, about: str | None = None
+    ) -> None:
+        self.request = request
+        self.position = position
+        self.view = view
+        self.content: dict[str, Any] = {}
+        self._about = about
+        schema = request.requested_schema or {}
+        properties = schema.get("properties")
+        self._fields: list[str] = list(properties) if isinstance(properties, dict) else []
+        self._whole = not self._fields and schema.get("type") not in (None, "object")
+        if self._whole:  # the answer is one bare value
+            self._fields = ["answer"]
+        self._at = 0
+
+    # -- what is shown ---------------------------------------------------------------------------------------------
+
+    @property
+    def prompt(self) -> str:
+        """The field that is asked for now, or the last question."""
+        if not self._fields:
+            return "answer> "
+        if self._at >= len(self._fields):
+            return "send> "
+        name = escape(self._fields[self._at])
+        return f"{name}{'*' if self._is_required(self._fields[self._at]) else ''}> "
+
+    @property
+    def secret(self) -> bool:
+        """Whether the field is a secret: it is typed unseen."""
+        return self._at < len(self._fields) and _is_secret(self._schema(self._fields[self._at]))
+
+    @property
+    def block(self) -> list[Line]:
+        """The question and its fields."""
+        out = question_block(self.request, self.view, self._about)
+        if self.position.problem:
+            out.append(line((f"  {self.view.glyphs.warn} {escape(self.position.problem)}", "bad")))
+        hint = "/decline  /cancel" if self._fields else "y accept  n decline  /cancel"
+        out.append(line("  ", (hint, "dim")))
+        return out
+
+    # -- what is typed ---------------------------------------------------------------------------------------------
+
+    def take(self, text: str, *, begun: float, drawn: float) -> Step:
+        """A line: a field's value, or a word about the whole form."""
+        word = text.strip()
+        if is_early(begun, drawn):
+            if word in ("y", "n", "b") or word.startswith("/") or self.secret:
+                return self._say("that was typed before the question could be read; type it again")
+            return Steer(text)
+        if word == "/decline":
+            return Answered(_by_user(decline(self.request.request_id)))
+        if word == "/cancel":
+            return Answered(_by_user(cancel(self.request.request_id)))
+        if not self._fields:
+            return self._plain(word, text)
+        if self._at >= len(self._fields):
+            return self._last(word)
+        return self._field(text if self.secret else word)
+
+    def _plain(self, word: str, text: str) -> Step:
+        if word == "y":
+            return Answered(_by_user(accept(self.request.request_id)))
+        if word in ("n", "no"):
+            return Answered(_by_user(decline(self.request.request_id)))
+        if len(word) <= 1 or word.lower() in ("yes", "ok", "okay", "sure"):
+            return self._say("a whole line y accepts, n declines")
+        return Steer(text)
+
+    def _last(self, word: str) -> Step:
+        if word == "y":
+            value = self.content["answer"] if self._whole else self.content
+            return Answered(_by_user(accept(self.request.request_id, value)))
+        if word == "b":
+            self._at = max(0, len(self._fields) - 1)
+            return Say((self._row(),), redraw=True)
+        return self._say("y sends it, b goes back, /decline and /cancel leave it")
+
+    def _field(self, word: str) -> Step:
+        if word == "b" and self._at > 0:
+            self._at -= 1
+            return Say((self._row(),), redraw=True)
+        name = self._fields[self._at]
+        schema = self._schema(name)
+        if word == "":
+            if "default" in schema:
+                value: Any = schema["default"]
+            elif self._is_required(name):
+                return self._say(f"{escape(name)} is required; /decline leaves the question")
+            else:
+                value = _ABSENT
+        else:
+            value, problem = _read(word, schema)
+            problem = problem or _problem(value, schema)
+            if problem:
+                return self._say(problem)
+        if value is _ABSENT:
+            self.content.pop(name, None)
+        else:
+            self.content[name] = value
+        self._at += 1
+        if self._at < len(self._fields):
+            return Say((self._row(),))
+        return Say((line(("  " + self._summary(), "strong")),), redraw=True)
+
+    # -- helpers ---------------------------------------------------------------------------------------------------
+
+    def _schema(self, name: str) -> Mapping[str, Any]:
+        schema = self.request.requested_schema or {}
+        if self._whole:
+            return schema
+        found = schema.get("properties", {}).get(name)
+        return found if isinstance(found, dict) else {}
+
+    def _is_required(self, name: str) -> bool:
+        required = (self.request.requested_schema or {}).get("required")
+        return self._whole or (isinstance(required, list) and name in required)
+
+    def _row(self) -> Line:
+        name = self._fields[self._at]
+        required = [name] if self._is_required(name) else []
+        rows = field_rows({"properties": {name: dict(self._schema(name))}, "required": required})
+        return line("  ", rows[0] if rows else escape(name))
+
+    def _summary(self) -> str:
+        parts = [
+            f"{name}={'***' if _is_secret(self._schema(name)) else json.dumps(self.content[name], ensure_ascii=False)}"
+            for name in self._fields
+            if name in self.content
+        ]
+        return escape(f"send {' '.join(parts) or 'an empty answer'}?  y / b back").replace("\n", " ")
+
+    def _say(self, text: str) -> Say:
+        return Say((line((f"  {self.view.glyphs.warn} {escape(text)}", "warn")),))
+
+
+def _by_user(answer: ElicitationAnswer) -> ElicitationAnswer:
+    return answer.model_copy(update={"decision": Decision(by="user")})
+
+
+def _is_secret(schema: Mapping[str, Any]) -> bool:
+    return schema.get("format") == "password" or schema.get("writeOnly") is True
+
+
+def _options(schema: Mapping[str, Any]) -> list[Any]:
+    if isinstance(schema.get("enum"), list):
+        return list(schema["enum"])
+    if isinstance(schema.get("oneOf"), list):
+        return [one["const"] for one in schema["oneOf"] if isinstance(one, dict) and "const" in one]
+    return []
+
+
+def _read(word: str, schema: Mapping[str, Any]) -> tuple[Any, str | None]:
+    """The value that a line means for a field, or what is wrong with it."""
+    options = _options(schema)
+    if options:
+        chosen = [option for option in options if str(option) == word]
+        if chosen:
+            return chosen[0], None
+        if word.isdecimal() and 1 <= int(word) <= len(options):
+            return options[int(word) - 1], None
+        return None, f"choose 1 to {len(options)}, or write one of them out"
+    kind = schema.get("type")
+    if kind == "string" or kind is None:
+        return word, None
+    if kind == "boolean":
+        value = _YES_NO.get(word.lower())
+        return value, None if value is not None else "answer y or n"
+    if kind == "integer":
+        try:
+            return int(word), None
+        except ValueError:
+            return None, f"{word} is not a whole number"
+    try:
+        return json.loads(word), None
+    except ValueError:
+        return None, f"{word} is not {'a number' if kind == 'number' else 'JSON'}"
+
+
+def _problem(value: Any, schema: Mapping[str, Any]) -> str | None:
+    """What is wrong with a value, in words a person would use."""
+    low, high = schema.get("minimum"), schema.get("maximum")
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if isinstance(high, (int, float)) and value > high:
+            return f"{value} is more than {high}"
+        if isinstance(low, (int, float)) and value < low:
+            return f"{value} is less than {low}"
+    found = find_problem(dict(schema), value)
+    return found.message if found is not None else None

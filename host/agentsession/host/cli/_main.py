@@ -1,0 +1,86 @@
+"""From arguments to an exit code: the one place where an error becomes text and a number.
+
+Not for: what the commands do (``_app.py`` and the modules it names). May import: ``_app`` inside :func:`main`, because
+it needs typer; ``_error_table``, ``_exit_codes``, ``_out``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from agentsession.host.cli._exit_codes import Exit
+from agentsession.host.cli._out import CommandError, Out, ReaderGone, error_object, error_text, exit_of
+
+__all__ = ["main"]
+
+_EXTRA = 'pip install "agent-session-protocol[cli]"'
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code. Never raises: an error is one text on stderr, or JSON on stdout."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in args
+    try:
+        return int(_run(args))
+    except ReaderGone:
+        _quiet_stdout()
+        return Exit.READER_GONE
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    except BaseException as error:
+        if isinstance(error, (SystemExit, GeneratorExit)):
+            raise
+        try:
+            _report(error, as_json="--json" in args, debug=debug)
+        except ReaderGone:
+            _quiet_stdout()
+            return Exit.READER_GONE
+        return exit_of(error)
+
+
+def _run(args: list[str]) -> int:
+    try:
+        from agentsession.host.cli._app import make_command
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] in ("typer", "click", "rich", "shellingham"):
+            raise CommandError(
+                f"{error.name} is not installed", id="extra-missing", where="the command agentsession", fix=_EXTRA
+            ) from error
+        raise
+    try:
+        code = make_command(args).main(args=args, prog_name="agentsession", standalone_mode=False)
+    except Exception as error:
+        known = _usage_error(error)
+        if known is None:
+            raise
+        raise known from error
+    return code if isinstance(code, int) else Exit.COMPLETED
+
+
+def _usage_error(error: Any) -> BaseException | None:
+    """What typer (or click, which older releases of it use) raises, in our form. Told by shape: both have both."""
+    if type(error).__name__ == "Abort":
+        return KeyboardInterrupt()
+    if not hasattr(error, "format_message") or not hasattr(error, "exit_code"):
+        return None
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "agentsession"
+    return CommandError(str(error.format_message()).rstrip("."), where=command, fix=f"{command} --help")
+
+
+def _report(error: BaseException, *, as_json: bool, debug: bool) -> None:
+    if as_json:
+        Out(sys.stdout).json_line(error_object(error))
+    if debug or not as_json:
+        Out(sys.stderr).text(error_text(error, debug=debug))
+
+
+def _quiet_stdout() -> None:
+    """Point stdout at nothing: the interpreter flushes it once more at exit, and its reader is gone."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError, AttributeError):
+        return

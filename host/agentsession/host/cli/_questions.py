@@ -1,0 +1,241 @@
+"""Questions to a person, as a conversation of lines: what is shown, and what each typed line means.
+
+Not for: reading lines or drawing (``_terminal.py``), deciding whether to ask (the policy). Pure, but for the clock that
+is handed in. Rules carried: HITL-01, HITL-02, HITL-08, HITL-09.
+
+*Answers are lines, not keys*, and only a line that was begun after the person could have read the question counts:
+:data:`READ_TIME_S` after it was drawn. A line begun earlier was meant for the agent, and is a steer. Nothing but the
+whole line ``y`` runs a tool.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from typing import Any, Final, Literal, Protocol
+
+from agentsession.host._elicitation import Approval, Position
+from agentsession.host._policy import PolicyDecision
+from agentsession.host.cli._blocks import args_block, diff_block, shown_args
+from agentsession.host.cli._lines import Line, View, line
+from agentsession.host.cli._render import by_whom
+from agentsession.host.cli._text import call_title, escape, wrap
+from agentsession.protocol import ElicitationAnswer, ToolRequest
+
+__all__ = [
+    "READ_TIME_S",
+    "Answered",
+    "ApprovalQuestion",
+    "Edit",
+    "Question",
+    "Say",
+    "Steer",
+    "Step",
+    "ShowAll",
+    "is_early",
+]
+
+READ_TIME_S: Final = 0.4
+"""Seconds after a question is drawn before a line may begin that answers it."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Answered:
+    """The question is settled."""
+
+    value: Approval | ElicitationAnswer
+    lines: tuple[Line, ...] = ()
+    remember: Literal["once", "session"] = "once"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Say:
+    """Show these lines and go on asking. ``redraw``: the question itself changed, so its reading time starts again."""
+
+    lines: tuple[Line, ...]
+    redraw: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Steer:
+    """The line was not an answer: it is for the agent."""
+
+    text: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Edit:
+    """Let the person edit ``text``; it comes back through :meth:`ApprovalQuestion.edited`."""
+
+    text: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ShowAll:
+    """Show ``text`` whole, in a pager."""
+
+    text: str
+
+
+Step = Answered | Say | Steer | Edit | ShowAll
+
+
+class Question(Protocol):
+    """One thing that is asked. ``take`` is called for each line that is typed while it is asked."""
+
+    @property
+    def prompt(self) -> str:
+        """What stands before the input."""
+        ...
+
+    @property
+    def secret(self) -> bool:
+        """Whether what is typed must not be shown."""
+        ...
+
+    @property
+    def block(self) -> list[Line]:
+        """The question as it is drawn."""
+        ...
+
+    def take(self, text: str, *, begun: float, drawn: float) -> Step:
+        """What a typed line means. ``begun``: when its first character was typed; ``drawn``: when the block was."""
+        ...
+
+
+def is_early(begun: float, drawn: float) -> bool:
+    """Whether a line was begun before the question could have been read."""
+    return begun - drawn < READ_TIME_S
+
+
+class ApprovalQuestion:
+    """May this call run?"""
+
+    secret = False
+
+    def __init__(
+        self,
+        request: ToolRequest,
+        decision: PolicyDecision,
+        position: Position,
+        *,
+        view: View,
+        number: int | None = None,
+        asked_by: str = "",
+        mode: str = "default",
+    ) -> None:
+        self.request = request
+        self.decision = decision
+        self.position = position
+        self.view = view
+        self.args: dict[str, Any] = dict(request.args or {})
+        """What would run: the requested arguments, or the edited ones."""
+        self.is_edited = False
+        self._number = number
+        self._asked_by = asked_by
+        self._mode = mode
+
+    @property
+    def prompt(self) -> str:
+        """What stands before the input."""
+        return "answer> "
+
+    @property
+    def block(self) -> list[Line]:
+        """Who asks for what, which rule made it ask, the whole change folded at 60 lines, and what can be typed."""
+        glyphs, width = self.view.glyphs, self.view.width
+        place = f" {self.position.index} of {self.position.total}" if self.position.total > 1 else ""
+        number = f"[{self._number}] " if self._number is not None else ""
+        by = f"  asked by {escape(self._asked_by)}" if self._asked_by else ""
+        edited = "  (edited)" if self.is_edited else ""
+        title = call_title(self.request.name, self.args)
+        rows = wrap(f"{glyphs.ask} APPROVE{place}  {number}{_shortened(title, width)}{by}{edited}", width)
+        out = [line((row, "ask")) for row in rows]
+        why = by_whom(self.decision.by)
+        if self.decision.reason:
+            why += f": {escape(self.decision.reason)}"
+        out += [line(("  " + row, "dim")) for row in wrap(f"why: {why}; mode {escape(self._mode)}", width - 2)]
+        if self.position.problem:
+            out.append(line((f"  {glyphs.warn} {escape(self.position.problem)}", "bad")))
+        body = args_block(self.args, width - 5, glyphs, "v shows all")
+        out += [line("     ", *((span.text, span.style) for span in one.spans)) for one in body]
+        out.append(self.choices)
+        return out
+
+    @property
+    def choices(self) -> Line:
+        """What can be typed."""
+        parts: list[str | tuple[str, Any]] = ["  "]
+        for key, meaning in (
+            ("y", "once"),
+            ("s", "session"),
+            ("e", "edit"),
+            ("n", "[reason]"),
+            ("v", "view"),
+            ("w", "why"),
+        ):
+            parts += [(key, "strong"), f" {meaning}  "]
+        return line(*parts)
+
+    def take(self, text: str, *, begun: float, drawn: float) -> Step:
+        """A line: an answer only if it is a whole one, and was begun after the question could be read."""
+        word, _, rest = text.strip().partition(" ")
+        rest = rest.strip()
+        if is_early(begun, drawn):
+            if text.strip() in ("y", "s", "n", "e"):
+                return self._say("that was typed before the question could be read; type it again")
+            return Steer(text)
+        if text.strip() == "y":
+            return Answered(Approval.yes(self.args if self.is_edited else None))
+        if text.strip() == "s":
+            return Answered(Approval.yes(self.args if self.is_edited else None), remember="session")
+        if word == "n" or text.strip() == "no":
+            return Answered(Approval.no(rest or None))
+        if text.strip() == "e":
+            return Edit(json.dumps(self.args, ensure_ascii=False))
+        if text.strip() == "v":
+            return ShowAll(shown_args(self.args))
+        if text.strip() == "w":
+            return Say(tuple(self._why()))
+        if len(text.strip()) <= 1 or text.strip().lower() in ("yes", "ok", "okay", "sure"):
+            return self._say("nothing runs without a whole line y; n denies")
+        return Steer(text)
+
+    def edited(self, text: str) -> Step:
+        """Take edited arguments: they must be a JSON object. Shows the change, and asks again."""
+        try:
+            args = json.loads(text)
+        except ValueError as error:
+            return self._say(f"not JSON, nothing changed: {error}")
+        if not isinstance(args, dict):
+            return self._say("the arguments must be a JSON object; nothing changed")
+        if args == self.args:
+            return self._say("nothing changed")
+        before, after = shown_args(self.request.args), shown_args(args)
+        self.args, self.is_edited = args, args != (self.request.args or {})
+        change = diff_block(before, after, self.view.width - 5, self.view.glyphs, "v shows all")
+        shown = [line("     ", *((span.text, span.style) for span in one.spans)) for one in change]
+        return Say((line(("  your change:", "strong")), *shown, *self.block), redraw=True)
+
+    def _why(self) -> list[Line]:
+        rows = [
+            f"  decided by  {by_whom(self.decision.by)}",
+            f"  says        {self.decision.decision}",
+            f"  reason      {escape(self.decision.reason or 'none given')}",
+            f"  mode        {escape(self._mode)}",
+        ]
+        return [line((row, "dim")) for text in rows for row in wrap(text, self.view.width)]
+
+    def _say(self, text: str) -> Say:
+        return Say((line((f"  {self.view.glyphs.warn} {text}", "warn")),))
+
+
+def _shortened(title: str, width: int) -> str:
+    """A title of at most two rows: the whole call stands below it."""
+    return title if len(title) <= 2 * width else title[: 2 * width - 3] + "..."
+
+
+def joined(lines: Sequence[Line]) -> str:
+    """The plain words of some lines, for tests and for screen readers."""
+    return "\n".join(one.plain for one in lines)

@@ -1,0 +1,348 @@
+"""Events to lines: what a person sees of a session. Pure; knows no terminal and no clock.
+
+Not for: the live area and questions at a prompt (``_terminal.py``), colour (``_paint.py``).
+Carries no rule; it must show every event, known or not, and obey none of its content.
+May import: ``agentsession.protocol`` and the pure modules beside it.
+
+A line is returned once it is final: a printed line is never drawn again. Text that still
+grows is ``Renderer.speech.tail``.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import json
+from typing import Any
+
+from agentsession.host.cli._blocks import indented, output_block, output_text, part_lines, question_block
+from agentsession.host.cli._lines import Line, Style, View, line
+from agentsession.host.cli._speech import Speech
+from agentsession.host.cli._text import call_title, cells, count, cut, escape, plural, seconds, wrap
+from agentsession.host.cli._totals import Totals, at
+from agentsession.protocol import (
+    AgentEnd,
+    AgentStart,
+    Custom,
+    ElicitationRequest,
+    ElicitationResponse,
+    Error,
+    Event,
+    Initialize,
+    Message,
+    SessionUpdate,
+    StreamEnd,
+    Text,
+    ToolDecision,
+    ToolRequest,
+    ToolResponse,
+    ToolUpdate,
+    UnknownEvent,
+    Usage,
+    plain_text,
+)
+
+__all__ = ["Call", "Renderer", "by_whom"]
+
+_STATUS: dict[str, tuple[str, Style]] = {
+    "completed": ("ok", "good"),
+    "failed": ("FAILED", "bad"),
+    "denied": ("DENIED", "bad"),
+    "cancelled": ("CANCELLED", "warn"),
+    "unknown": ("UNKNOWN", "warn"),
+}
+
+
+@dataclasses.dataclass(slots=True)
+class Call:
+    """A tool call as it was shown: its number, what it was, what came of it."""
+
+    number: int
+    request: ToolRequest
+    title: str
+    began: float | None
+    decision: ToolDecision | None = None
+    output: str = ""
+    done: bool = False
+
+
+class Renderer:
+    """Turns the events of one session, in order, into lines."""
+
+    def __init__(self, view: View | None = None, *, questions: bool = True) -> None:
+        self.view = view or View()
+        self.questions = questions
+        """Whether questions are printed here; a terminal prints them itself, when it asks."""
+        self.speech = Speech(self.view)
+        self.totals = Totals()
+        self.counts: collections.Counter[str] = collections.Counter()
+        """How many events of each type came."""
+        self.calls: dict[str, Call] = {}
+        self._batch: list[Call] = []
+        self._turn: str | None = None
+        self._said_in_turn = False
+        self._agents: dict[str | None, str] = {}
+        self._last_call: int | None = None
+        self._steers: dict[str, int] = {}
+
+    # -- what the terminal asks ------------------------------------------------------------------------------------
+
+    @property
+    def running(self) -> list[Call]:
+        """The calls that have no response yet, oldest first."""
+        return [call for call in self.calls.values() if not call.done]
+
+    def call(self, number: int) -> Call | None:
+        """The call with this number."""
+        return next((call for call in self.calls.values() if call.number == number), None)
+
+    def steer_queued(self, steer_id: str) -> int:
+        """Number a steer that was typed here, so that its injection is told as that and not printed twice."""
+        self._steers[steer_id] = len(self._steers) + 1
+        return self._steers[steer_id]
+
+    # -- events ----------------------------------------------------------------------------------------------------
+
+    def feed(self, event: Event) -> list[Line]:
+        """The lines that are final now that ``event`` came."""
+        kind: str = getattr(event, "type", "?")
+        self.counts[kind] += 1
+        if event.turn_id is not None and event.turn_id != self._turn:
+            self._turn, self._said_in_turn, self.totals = event.turn_id, False, Totals()
+        self.totals.feed(event)
+        lines = self._lines(event)
+        return indented(lines, self._nesting(event)) if lines else []
+
+    def _lines(self, event: Event) -> list[Line]:
+        match event:
+            case Message():
+                return self._message(event)
+            case ToolRequest():
+                return self._request(event)
+            case ToolDecision():
+                return self._decision(event)
+            case ToolResponse():
+                return [*self._header(), *self._response(event)]
+            case ToolUpdate() | Usage() | Initialize():
+                return []
+            case ElicitationRequest():
+                return [*self._header(), *self._elicitation(event)] if self.questions else []
+            case ElicitationResponse():
+                return self._answer(event) if self.questions else []
+            case AgentStart():
+                return self._agent_start(event)
+            case AgentEnd():
+                return self._agent_end(event)
+            case SessionUpdate():
+                return self._update(event)
+            case Error():
+                word = "error" if not event.fatal else "fatal error"
+                text = f"{self.view.glyphs.warn} {word} {event.status}: {escape(event.message)}"
+                return [line((row, "bad")) for part in text.split("\n") for row in wrap(part, self.view.width)]
+            case StreamEnd():
+                return self._end(event)
+            case Custom():
+                return [self._open(f"{event.kind}", event.data)]
+            case UnknownEvent():
+                extra = event.model_extra or {}
+                return [self._open(f"{event.type} (unknown event)", extra)]
+            case _:
+                return [self._open(type(event).__name__, event.to_wire())]
+
+    def _open(self, what: str, data: Any) -> Line:
+        text = f"* {escape(what)} {escape(json.dumps(data, ensure_ascii=False)) if data is not None else ''}".rstrip()
+        return line((cut(text, self.view.width, self.view.glyphs.ellipsis), "dim"))
+
+    def _nesting(self, event: Event) -> str:
+        if event.thread_id is None or isinstance(event, (StreamEnd, AgentStart, AgentEnd)):
+            return ""
+        return f"  {self.view.glyphs.nested} " * (event.thread_id.count(".") + 1)
+
+    # -- what the person says --------------------------------------------------------------------------------------
+
+    def _message(self, event: Message) -> list[Line]:
+        if event.role != "user":
+            return self.speech.feed(event)
+        return [] if event.partial else self._user(event)
+
+    def _user(self, event: Message) -> list[Line]:
+        number = self._steers.get(event.message_id)
+        after = f" after [{self._last_call}]" if self._last_call is not None else ""
+        if number is not None:
+            return [line((f"  steer {number} injected{after}", "dim"))]
+        text = plain_text(event.content)
+        others = [part for part in event.content if not isinstance(part, Text)]
+        rows: list[str] = []
+        if text:
+            rows = [row for paragraph in escape(text).split("\n") for row in wrap(paragraph, self.view.width - 2)]
+        marks = [self.view.glyphs.user, *[" "] * len(rows)]
+        out = [line((f"{mark} {row}", "user")) for mark, row in zip(marks, rows, strict=False)]
+        out.extend(one for part in others for one in part_lines(part, self.view))
+        if self._said_in_turn:
+            out.append(line((f"  steer injected{after}", "dim")))
+        self._said_in_turn = True
+        return out
+
+    # -- tools -----------------------------------------------------------------------------------------------------
+
+    def _request(self, event: ToolRequest) -> list[Line]:
+        if event.partial or event.request_id in self.calls:
+            return []
+        call = Call(len(self.calls) + 1, event, call_title(event.name, event.args), at(event))
+        self.calls[event.request_id] = call
+        self._batch.append(call)
+        return []
+
+    def _header(self) -> list[Line]:
+        batch, self._batch = self._batch, []
+        if len(batch) < 2:
+            return []
+        return [line(f"{self.view.glyphs.calls} {len(batch)} calls at once")]
+
+    def _decision(self, event: ToolDecision) -> list[Line]:
+        call = self.calls.get(event.request_id)
+        if call is None:
+            return []
+        call.decision = event
+        call.began = at(event)
+        if event.args is None:
+            return []
+        title = cut(call_title(call.request.name, event.args), self.view.width - 18, self.view.glyphs.ellipsis)
+        return [*self._header(), line(f"  [{call.number}] edited to ", (title, "strong"))]
+
+    def _response(self, event: ToolResponse) -> list[Line]:
+        call = self.calls.get(event.request_id)
+        if call is None:
+            call = Call(
+                len(self.calls) + 1, ToolRequest(request_id=event.request_id, name=event.name), event.name, None
+            )
+            self.calls[event.request_id] = call
+        call.done, self._last_call = True, call.number
+        call.output = output_text(event.content, event.data, "data" in event.model_fields_set)
+        status = "failed" if event.is_error and event.status == "completed" else event.status
+        word, style = _STATUS.get(status, (escape(status).upper(), "warn"))
+        rows = escape(call.output).rstrip("\n").split("\n") if call.output.strip() else []
+        note = self._note(call, event, status, rows)
+        mark = self.view.glyphs.denied if status == "denied" else " "
+        head = f"{mark} [{call.number}] "
+        room = max(20, min(self.view.width // 2, self.view.width - len(head) - len(word) - cells(note) - 10))
+        title = cut(call.title, room, self.view.glyphs.ellipsis)
+        pad = " " * max(0, min(26, room) - cells(title))
+        took = ""
+        ended = at(event)
+        if call.began is not None and ended is not None and status in ("completed", "failed"):
+            took = f"  {seconds(max(0.0, ended - call.began))}"
+        first = line(
+            (head, "bad" if status == "denied" else ""), f"{title}{pad}  ", (f"{word:<6}", style), f"  {note}{took}"
+        )
+        if status == "denied":
+            told = " ".join(rows)
+            hint = f"   /w {call.number} says why" if self.view.interactive else ""
+            if told:
+                text = cut(f"      model was told: {told}", self.view.width - len(hint), self.view.glyphs.ellipsis)
+                return [first, line((text + hint, "dim"))]
+            return [first]
+        if status == "failed" and len(rows) > 1:
+            more = f"/o {call.number} shows all" if self.view.interactive else self.view.more
+            return [first, *indented(output_block(call.output, self.view.width - 6, self.view.glyphs, more), "      ")]
+        return [first]
+
+    def _note(self, call: Call, event: ToolResponse, status: str, rows: list[str]) -> str:
+        decided = by_whom(call.decision.by) if call.decision is not None else ""
+        if status == "denied":
+            return decided
+        if status == "cancelled":
+            return "never started"
+        if status == "unknown":
+            return "had started, effects not known"
+        summary = (event.display or {}).get("summary")
+        if isinstance(summary, str):
+            said = cut(escape(summary), self.view.width // 3, self.view.glyphs.ellipsis)
+        elif len(rows) == 1:
+            said = cut(rows[0], self.view.width // 3, self.view.glyphs.ellipsis)
+        else:
+            said = plural(len(rows), "line") if rows else ""
+        if decided == "you":
+            return "granted by you, ran once" if status == "completed" else f"granted by you, {said}"
+        return said
+
+    # -- people ----------------------------------------------------------------------------------------------------
+
+    def _elicitation(self, event: ElicitationRequest) -> list[Line]:
+        call = self.calls.get(event.tool_request_id or "")
+        return question_block(event, self.view, f"[{call.number}] {call.title}" if call else None)
+
+    def _answer(self, event: ElicitationResponse) -> list[Line]:
+        words = {"accept": "answered", "decline": "declined", "cancel": "cancelled"}
+        text = words.get(event.action, escape(event.action))
+        if event.content is not None and "content" in event.model_fields_set:
+            text += f" {escape(json.dumps(event.content, ensure_ascii=False))}"
+        style: Style = "good" if event.action == "accept" else "warn"
+        return [line((cut(f"  {text}", self.view.width, self.view.glyphs.ellipsis), style))]
+
+    # -- session ---------------------------------------------------------------------------------------------------
+
+    def _agent_start(self, event: AgentStart) -> list[Line]:
+        thread, before = event.thread_id, self._agents.get(event.thread_id)
+        self._agents[thread] = event.agent_id
+        if event.resumed or (thread is None and before in (None, event.agent_id)):
+            return []
+        name = escape(event.agent_id)
+        if thread is None:
+            return [line((f"{self.view.glyphs.agent} {name} takes over from {escape(before or '')}", "strong"))]
+        parent = self._agents.get(event.parent_thread_id)
+        inside = f", inside {escape(parent)}" if parent else ""
+        return [line((f"{self.view.glyphs.agent} @{name} started{inside}", "strong"))]
+
+    def _agent_end(self, event: AgentEnd) -> list[Line]:
+        if event.thread_id is None or event.reason == "input_required":
+            return []
+        return [line((f"{self.view.glyphs.agent} @{escape(event.agent_id)} {escape(event.reason)}", "strong"))]
+
+    def _update(self, event: SessionUpdate) -> list[Line]:
+        parts = {
+            "title": event.title,
+            "model": event.model,
+            "mode": event.permission_mode,
+            "tools": None if event.tools is None else len(event.tools),
+            "state": event.state_delta,
+            "config": event.config,
+        }
+        known = [f"{name} {json.dumps(part, ensure_ascii=False)}" for name, part in parts.items() if part is not None]
+        if not known:
+            return []
+        text = f"* session: {escape(', '.join(known))}"
+        return [line((cut(text, self.view.width, self.view.glyphs.ellipsis), "dim"))]
+
+    def _end(self, event: StreamEnd) -> list[Line]:
+        out: list[Line] = []
+        lost = (event.data or {}).get("undelivered")
+        for steer in lost if isinstance(lost, list) else []:
+            number = self._steers.get(str(steer))
+            text = f"  steer {number if number is not None else escape(str(steer))} NOT delivered"
+            out.append(line((text + (", text back in box" if self.view.interactive else ""), "warn")))
+        self._batch.clear()
+        if event.reason == "input_required":
+            return out
+        self.speech.clear()
+        return [*out, *self.summary(event)]
+
+    def summary(self, event: StreamEnd) -> list[Line]:
+        """How a turn ended, and what it took."""
+        total = self.totals
+        style: Style = "good" if event.reason == "completed" else "warn"
+        cause = (event.data or {}).get("cause")
+        why = f" ({escape(str(cause))})" if cause else ""
+        empty = " with nothing said" if (event.data or {}).get("empty") else ""
+        spent = f"(model {total.model_s:.0f}, tools {total.tools_s:.0f}, you {total.you_s:.0f})"
+        used = f"in {count(total.input_tokens)} out {count(total.output_tokens)}"
+        tail = f" {seconds(total.elapsed_s)} {spent}  {used}  {total.money}  {escape(event.session_id)}"
+        return [line((f"{self.view.glyphs.end} {escape(event.reason)}{why}{empty}", style), tail)]
+
+
+def by_whom(by: str | None) -> str:
+    """``user`` as *you*, ``policy:no-rm`` as *rule no-rm*: who decided, for a person."""
+    kind, _, name = (by or "").partition(":")
+    words = {"user": "you", "policy": "rule", "remembered": "remembered", "hook": "hook", "host": "host"}
+    word = words.get(kind, escape(kind))
+    return f"{word} {escape(name)}" if name and kind != "user" else word

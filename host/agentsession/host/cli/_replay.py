@@ -1,0 +1,91 @@
+"""Show a recorded session as ``run`` would have shown it, checked against the contract on the way.
+
+Not for: running it again (the replay executor does). Rules carried: every rule marked ``machine``, by the machine.
+May import: ``agentsession.protocol`` and the modules beside it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from agentsession.host.cli._exit_codes import Exit
+from agentsession.host.cli._lines import line
+from agentsession.host.cli._out import CommandError, Out, error_text
+from agentsession.host.cli._render import Renderer
+from agentsession.protocol import Event, SchemaError, SessionMachine, StreamEnd, dump_event, parse_event, parse_json
+
+__all__ = ["replay"]
+
+
+def replay(
+    out: Out, notes: Out, file: str, *, as_json: bool = False, skip_bad: bool = False, check_rules: bool = True
+) -> Exit:
+    """Print the record in ``file`` (``-``: standard input); 0 when it is a valid record, however its turns ended.
+
+    Raises :class:`SchemaError` for a line that is no event, :class:`ProtocolViolation` for an event out of order.
+    """
+    view = out.view
+    view.more = "the record has all"
+    renderer = Renderer(view)
+    machine = SessionMachine() if check_rules else None
+    last: StreamEnd | None = None
+    open_stream = False
+    count = 0
+    for number, text in enumerate(_lines(file), start=1):
+        try:
+            event = _event(text, number)
+        except SchemaError as error:
+            if not skip_bad:
+                error.fix = error.fix if error.id == "schema" else "mend it, or --skip-bad"
+                raise
+            notes.text(error_text(error))
+            continue
+        if event is None:
+            continue
+        if machine is not None:
+            machine.feed(event)
+        count += 1
+        if as_json:
+            out.json_line(dump_event(event))
+        else:
+            view.width = out.width
+            out.lines(renderer.feed(event))
+        open_stream = event.stream_id is not None
+        if isinstance(event, StreamEnd):
+            last, open_stream = event, False
+    if not count:
+        fix = "see: agentsession explain empty-record"
+        raise CommandError(f"{file} holds no event", id="empty-record", where=f"replay {file}", fix=fix)
+    if last is None or open_stream:
+        notes.lines([line(("the record stops in the middle of a stream", "warn"))])
+    elif last.reason == "input_required":
+        notes.lines([line((f"waiting for {', '.join(last.pending)}", "ask"))])
+    return Exit.COMPLETED
+
+
+def _lines(file: str) -> Iterable[bytes]:
+    if file == "-":
+        yield from sys.stdin.buffer
+        return
+    try:
+        with Path(file).open("rb") as source:
+            yield from source
+    except OSError as error:
+        raise CommandError(
+            f"cannot read {file}: {error.strerror or error}",
+            id="file-missing",
+            where=f"replay {file}",
+            fix="check the path",
+        ) from error
+
+
+def _event(text: bytes, number: int) -> Event | None:
+    """The event on this line; ``None`` for a blank line, and for a receipt or error that ``run --json`` wrote."""
+    if not text.strip():
+        return None
+    value = parse_json(text.strip(), line=number)
+    if isinstance(value, dict) and "type" not in value and ("receipt" in value or "error" in value):
+        return None
+    return parse_event(value, line=number)

@@ -1,0 +1,137 @@
+"""What a turn cost, read from its events: time by who it was spent on, tokens, money.
+
+Not for: a live clock (the terminal has one). May import: ``agentsession.protocol``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from collections.abc import Iterable
+
+from agentsession.protocol import (
+    ElicitationRequest,
+    ElicitationResponse,
+    Event,
+    ToolDecision,
+    ToolRequest,
+    ToolResponse,
+    Usage,
+)
+
+__all__ = ["Totals", "at"]
+
+_Span = tuple[float, float]
+
+
+def at(event: Event) -> float | None:
+    """When the event happened, in seconds since the epoch; ``None`` when its timestamp cannot be read."""
+    try:
+        return datetime.datetime.fromisoformat(event.timestamp).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+@dataclasses.dataclass(slots=True)
+class Totals:
+    """The running totals of one turn. What was never reported stays ``None``: unknown is not 0."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost: float | None = None
+    context_used: float | None = None
+    """The share of the model's context window that its last call filled, 0 to 1."""
+    model: str | None = None
+    first: float | None = None
+    last: float | None = None
+    _cost_unknown: bool = False
+    _waiting: dict[str, float] = dataclasses.field(default_factory=dict)
+    _running: dict[str, float] = dataclasses.field(default_factory=dict)
+    _you: list[_Span] = dataclasses.field(default_factory=list)
+    _tools: list[_Span] = dataclasses.field(default_factory=list)
+
+    def feed(self, event: Event) -> None:
+        """Take the next event of the turn."""
+        now = at(event)
+        if now is not None:
+            self.first = now if self.first is None else min(self.first, now)
+            self.last = now if self.last is None else max(self.last, now)
+            self._time(event, now)
+        if isinstance(event, Usage):
+            self._usage(event)
+
+    def _time(self, event: Event, now: float) -> None:
+        if isinstance(event, ToolRequest) and not event.partial:
+            self._running[event.request_id] = now
+        elif isinstance(event, ElicitationRequest):
+            self._waiting[event.request_id] = now
+        elif isinstance(event, ElicitationResponse):
+            asked = self._waiting.pop(event.request_id, None)
+            if asked is not None and event.action != "cancel":
+                self._you.append((asked, now))
+        elif isinstance(event, ToolDecision):
+            asked = self._running.get(event.request_id)
+            if asked is not None and (event.by or "").partition(":")[0] == "user":
+                self._you.append((asked, now))
+            if asked is not None:
+                self._running[event.request_id] = now
+        elif isinstance(event, ToolResponse):
+            began = self._running.pop(event.request_id, None)
+            if began is not None and event.status not in ("denied", "cancelled"):
+                self._tools.append((began, now))
+
+    def _usage(self, event: Usage) -> None:
+        self.model = event.model or self.model
+        if event.input_tokens is not None:
+            self.input_tokens = (self.input_tokens or 0) + event.input_tokens
+        out = [tokens for tokens in (event.output_tokens, event.reasoning_tokens) if tokens is not None]
+        if out:
+            self.output_tokens = (self.output_tokens or 0) + sum(out)
+        if event.cost is None:
+            self._cost_unknown = True
+        else:
+            self.cost = (self.cost or 0.0) + event.cost
+        if event.context_window and event.input_tokens is not None:
+            self.context_used = event.input_tokens / event.context_window
+
+    @property
+    def elapsed_s(self) -> float:
+        """From the first event to the last."""
+        return 0.0 if self.first is None or self.last is None else self.last - self.first
+
+    @property
+    def you_s(self) -> float:
+        """Time a person was waited for."""
+        return _length(_union(self._you))
+
+    @property
+    def tools_s(self) -> float:
+        """Time a tool ran while nobody was asked anything."""
+        return max(0.0, _length(_union([*self._you, *self._tools])) - self.you_s)
+
+    @property
+    def model_s(self) -> float:
+        """The rest."""
+        return max(0.0, self.elapsed_s - self.tools_s - self.you_s)
+
+    @property
+    def money(self) -> str:
+        """``$0.031``; ``at least $0.031`` when some call did not say; ``cost n/a`` when none did."""
+        if self.cost is None:
+            return "cost n/a"
+        text = f"${self.cost:.3f}"
+        return f"at least {text}" if self._cost_unknown else text
+
+
+def _union(spans: Iterable[_Span]) -> list[_Span]:
+    out: list[_Span] = []
+    for start, end in sorted(spans):
+        if out and start <= out[-1][1]:
+            out[-1] = (out[-1][0], max(out[-1][1], end))
+        else:
+            out.append((start, end))
+    return out
+
+
+def _length(spans: Iterable[_Span]) -> float:
+    return sum(end - start for start, end in spans)
