@@ -1,0 +1,394 @@
+"""What an executor's author sees: emit events, ask, wait, work in parallel, read steers.
+
+Not for: the record, ids or closings (the session does them). Rules carried: TOOL-03, TOOL-06, HITL-07, LIFE-14.
+May import: ``agentsession.protocol``, anyio, the modules beside it.
+
+One wait per context: parallel requests go through one :meth:`RunContext.requests`, parallel work through
+:meth:`RunContext.parallel`. An executor that finds out itself when all its work waits (as the one for ADK does) uses
+:meth:`RunContext.expect` and :meth:`RunContext.pause` instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import anyio
+
+from agentsession.adapters.base._run import Reply, Run
+from agentsession.adapters.base._stamping import delta, restamp
+from agentsession.protocol import (
+    AgentDescriptor,
+    AgentEnd,
+    AgentStart,
+    Answer,
+    Content,
+    ContentPart,
+    DeltaJoiner,
+    ElicitationAnswer,
+    ElicitationRequest,
+    Event,
+    ExecutionOptions,
+    Message,
+    MessageInput,
+    Text,
+    Thought,
+    ToolRequest,
+    ToolResponse,
+    Usage,
+    as_content,
+    merge_parts,
+)
+
+if TYPE_CHECKING:
+    from agentsession.adapters.base._session import BaseSession
+
+__all__ = ["MessageWriter", "RunContext", "Steer"]
+
+E = TypeVar("E", bound=Event)
+
+
+class Steer:
+    """A steer that was taken: its content is in the record as a user message from now on."""
+
+    __slots__ = ("content", "message_id")
+
+    def __init__(self, message_id: str, content: list[ContentPart]) -> None:
+        self.message_id = message_id
+        self.content = content
+
+
+class RunContext:
+    """One agent at work on one thread of a run."""
+
+    def __init__(
+        self, session: BaseSession, run: Run, agent_id: str, thread_id: str | None = None, parent: str | None = None
+    ) -> None:
+        self._session = session
+        self._run = run
+        self.agent_id = agent_id
+        self.thread_id = thread_id
+        self._parent_thread_id = parent
+
+    # -- what is known ------------------------------------------------------------------------------------------------
+
+    @property
+    def session_id(self) -> str:
+        """The session's id."""
+        return self._session.session_id
+
+    @property
+    def user_id(self) -> str:
+        """The user that the session belongs to."""
+        return self._session.user_id
+
+    @property
+    def turn_id(self) -> str:
+        """The turn that the run works on."""
+        return self._run.turn_id
+
+    @property
+    def descriptor(self) -> AgentDescriptor:
+        """The agent's descriptor."""
+        return self._session.descriptor
+
+    @property
+    def input(self) -> MessageInput | None:
+        """What the user said; ``None`` when the run is re-entered with answers."""
+        return self._run.message
+
+    @property
+    def answers(self) -> Mapping[str, Answer]:
+        """When re-entered: the answer to each request that was pending, by request id."""
+        return self._run.answers
+
+    @property
+    def turn_number(self) -> int:
+        """Which turn of the session this is, from 1."""
+        return self._session.turn_number
+
+    @property
+    def record(self) -> Sequence[Event]:
+        """The session's events so far, oldest first: what a re-entered run finds its place from."""
+        return self._session.record
+
+    @property
+    def options(self) -> ExecutionOptions:
+        """The session's options with those of this turn over them."""
+        return self._run.options
+
+    @property
+    def aborting(self) -> bool:
+        """Whether the host has asked for the end of the turn."""
+        return self._run.aborting is not None
+
+    def new_id(self, prefix: str) -> str:
+        """An id that this session never used and never will again, such as for a message or a request."""
+        return self._session.new_id(prefix)
+
+    def is_open_message(self, message_id: str) -> bool:
+        """Whether that message has deltas and no closing event."""
+        return message_id in self._session.machine.open_messages
+
+    def on_abort(self, handler: Callable[[], float | None]) -> None:
+        """Call ``handler`` when the turn is aborted. It may return for how many seconds cancelling should wait, to let
+        the executor end by itself; without a handler the run is cancelled at once."""
+        self._run.on_abort.append(handler)
+
+    # -- emitting -----------------------------------------------------------------------------------------------------
+
+    async def emit(self, event: E) -> E:
+        """Record ``event``; the stamped event.
+
+        Waits while a reader that keeps up is a full window behind, and between streams for the next one.
+        Raises :class:`agentsession.protocol.ProtocolViolation` with the rule that the event breaks,
+        :class:`agentsession.protocol.RunEnded` when the turn was settled.
+        """
+        run = self._run
+        if run.attach is not None or run.muted:
+            await run.attached()
+        session = self._session
+        if session.log_is_full():
+            await session.room()
+            if run.attach is not None or run.muted:
+                await run.attached()
+        elif session.must_breathe():
+            await anyio.lowlevel.checkpoint()
+            if run.attach is not None or run.muted:
+                await run.attached()
+        return self.emit_nowait(event)
+
+    def emit_nowait(self, event: E) -> E:
+        """Record ``event`` in this very step: for decisions that must not be split, and where awaiting is impossible.
+
+        Raises :class:`agentsession.protocol.RunEnded` when no stream is open (see :meth:`attached`).
+        """
+        return self._session.record_for(self._run, event, self.agent_id, self.thread_id)
+
+    async def attached(self) -> None:
+        """Wait until a stream is open; the events of work that goes on over a pause belong to the next stream."""
+        await self._run.attached()
+
+    async def say(self, content: Content, *, role: str = "agent", message_id: str | None = None) -> Message:
+        """Emit one whole message."""
+        return await self.emit(
+            Message(message_id=message_id or self.new_id("m"), role=role, content=merge_parts(as_content(content)))
+        )
+
+    def message(self, *, role: str = "agent", message_id: str | None = None) -> MessageWriter:
+        """A message to be said in deltas: ``async with ctx.message() as message: await message.text("...")``."""
+        return MessageWriter(self, message_id or self.new_id("m"), role)
+
+    async def usage(self, **counts: Any) -> Usage:
+        """Emit what one model call used (the fields of :class:`agentsession.protocol.Usage`)."""
+        return await self.emit(Usage(**counts))
+
+    async def respond(self, request: ToolRequest, data: Any = None, **fields: Any) -> ToolResponse:
+        """Emit the response to a tool that the executor itself ran."""
+        return await self.emit(ToolResponse(request_id=request.request_id, name=request.name, data=data, **fields))
+
+    # -- asking -------------------------------------------------------------------------------------------------------
+
+    async def request(self, request: ToolRequest | ElicitationRequest) -> Answer:
+        """Emit a request and wait for its answer."""
+        return (await self.requests(request))[0]
+
+    async def requests(self, *requests: ToolRequest | ElicitationRequest) -> list[Answer]:
+        """Emit all ``requests``, then wait until each has its answer; the answers in the same order.
+
+        The stream pauses when every context of the run waits. Rules: TOOL-06 to TOOL-08.
+        """
+        ids = [(await self.emit(request)).request_id for request in requests]
+        reply = self._session.wait_for(self._run, ids, counts=True)
+        try:
+            answers = await reply.wait()
+        except BaseException:
+            self._session.abandon(self._run, reply)
+            raise
+        return [answers[request_id] for request_id in ids]
+
+    async def elicit(
+        self,
+        kind: str,
+        message: str,
+        *,
+        schema: Mapping[str, Any] | None = None,
+        context: Any = None,
+        tool_request_id: str | None = None,
+        **fields: Any,
+    ) -> ElicitationAnswer:
+        """Ask the person. A kind that the host cannot show is requested and cancelled in one step (HITL-07)."""
+        question = ElicitationRequest(
+            request_id=self.new_id("q"),
+            kind=kind,
+            message=message,
+            requested_schema=None if schema is None else dict(schema),
+            tool_request_id=tool_request_id,
+            **({} if context is None else {"context": context}),
+            **fields,
+        )
+        answer = await self.request(question)
+        assert isinstance(answer, ElicitationAnswer)
+        return answer
+
+    async def post(self, *requests: ToolRequest | ElicitationRequest) -> list[str]:
+        """Emit requests without waiting, to return from the run and be re-entered with their answers; their ids."""
+        ids = [(await self.emit(request)).request_id for request in requests]
+        self._run.posted.extend(ids)
+        return ids
+
+    def expect(self, *request_ids: str) -> Reply:
+        """A wait on requests that were emitted, for an executor that pauses by itself: ``await reply.wait()``."""
+        return self._session.wait_for(self._run, list(request_ids), counts=False)
+
+    def pause(self) -> bool:
+        """All the work that the executor can see waits: end the stream ``input_required``, if something is pending.
+
+        The run stays open; its next event waits for the next stream. Whether the stream was ended.
+        """
+        return self._session.pause(self._run)
+
+    async def parallel(
+        self, *children: tuple[str, Callable[[RunContext], Awaitable[None]]]
+    ) -> None:
+        """Run agents side by side, each ``(agent_id, coroutine function)`` on a thread of its own; wait for all.
+
+        Threads are named after the agents, below this context's thread.
+        """
+        if not children:
+            return
+        run, session = self._run, self._session
+        working = len(children)
+        run.busy += working
+
+        async def one(child: RunContext, work: Callable[[RunContext], Awaitable[None]]) -> None:
+            nonlocal working
+            try:
+                await child.emit(AgentStart(agent_id=child.agent_id, parent_thread_id=self.thread_id))
+                await work(child)
+                await child.attached()
+                session.close_thread(run, child.thread_id, child.agent_id)
+            finally:
+                working -= 1
+                if working:  # the last child's count becomes that of this context again
+                    session.idle(run)
+
+        async with anyio.create_task_group() as group:
+            taken: set[str | None] = set()
+            for agent_id, work in children:
+                child = RunContext(session, run, agent_id, self._free_thread(agent_id, taken), self.thread_id)
+                taken.add(child.thread_id)
+                group.start_soon(one, child, work)
+            session.idle(run)  # this context waits; only its children work, and they count already
+
+    def _free_thread(self, agent_id: str, taken: set[str | None]) -> str:
+        """A thread id below this context's thread that no open thread has."""
+        base = agent_id if self.thread_id is None else f"{self.thread_id}.{agent_id}"
+        name, number = base, 2
+        while name in taken or name in self._session.machine.agents:
+            name, number = f"{base}-{number}", number + 1
+        return name
+
+    async def handoff(self, agent_id: str) -> None:
+        """This thread's agent ends, another starts in its place."""
+        await self.attached()
+        self._session.close_thread(self._run, self.thread_id, self.agent_id, reason="handoff")
+        self.agent_id = agent_id
+        await self.emit(AgentStart(agent_id=agent_id, parent_thread_id=self._parent_thread_id))
+
+    async def end_agent(self, agent_id: str, reason: str = "completed", **fields: Any) -> AgentEnd:
+        """Emit the end of an agent that this executor started itself."""
+        return await self.emit(AgentEnd(agent_id=agent_id, reason=reason, **fields))
+
+    # -- steering -----------------------------------------------------------------------------------------------------
+
+    @property
+    def has_steers(self) -> bool:
+        """Whether a steer waits to be taken."""
+        return bool(self._session.machine.steers)
+
+    async def steers(self) -> Sequence[Steer]:
+        """Take what the host has queued: each becomes a user message in the record, exactly once (CTL-06).
+
+        Call it before each model call.
+        """
+        await self.attached()
+        return self._session.take_steers(self._run, self.agent_id, self.thread_id)
+
+
+class MessageWriter:
+    """A message in deltas, closed on leaving: whole, or ``interrupted`` when left by an exception.
+
+    A pause inside a message closes it; what is said after it goes on under a new id (LIFE-14).
+    """
+
+    def __init__(self, context: RunContext, message_id: str, role: str) -> None:
+        self._context = context
+        self.message_id = message_id
+        self.role = role
+        self._index = 0
+        self._joiners: dict[str, DeltaJoiner] = {}
+        self._parts: list[ContentPart] = []
+        self._pieces: list[str] = []
+        self._kind = ""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            await self.close()
+
+    async def text(self, text: str) -> None:
+        """Say a piece of text; a character that was cut in two is joined with the next piece."""
+        await self._say("text", text)
+
+    async def thought(self, text: str) -> None:
+        """Think a piece of text."""
+        await self._say("thought", text)
+
+    async def _say(self, kind: str, text: str) -> None:
+        joiner = self._joiners.get(kind)
+        if joiner is None:
+            joiner = self._joiners[kind] = DeltaJoiner()
+        shown = joiner.feed(text)
+        if shown:
+            await self._emit(kind, shown)
+
+    async def _emit(self, kind: str, text: str) -> None:
+        context = self._context
+        if self._index and not context.is_open_message(self.message_id):
+            self._start_over()
+        await context.emit(delta(kind, text, message_id=self.message_id, role=self.role, index=self._index))
+        self._index += 1
+        if kind != self._kind:
+            self._end_part()
+            self._kind = kind
+        self._pieces.append(text)
+
+    def _start_over(self) -> None:
+        """A pause closed the message: the rest of it is a message of its own."""
+        self.message_id = self._context.new_id("m")
+        self._index = 0
+        self._parts, self._pieces, self._kind = [], [], ""
+
+    def _end_part(self) -> None:
+        if self._pieces:
+            text = "".join(self._pieces)
+            self._parts.append(Thought(text=text) if self._kind == "thought" else Text(text=text))
+            self._pieces = []
+
+    async def close(self, *, interrupted: bool = False) -> Message | None:
+        """Emit the closing event with the whole content; nothing if nothing was said."""
+        for kind, joiner in self._joiners.items():
+            rest = joiner.flush()
+            if rest:
+                await self._emit(kind, rest)
+        if self._index == 0 or not self._context.is_open_message(self.message_id):
+            return None
+        self._end_part()
+        whole = Message(message_id=self.message_id, role=self.role, content=self._parts)
+        return await self._context.emit(restamp(whole, interrupted=True) if interrupted else whole)

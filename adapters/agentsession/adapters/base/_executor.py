@@ -1,0 +1,426 @@
+"""The executor base class: an author writes one coroutine, the rest of the contract comes from here.
+
+Not for: the session's calls (``_session.py``). Rules carried: LIFE-09, LIFE-13, PER-01, PER-04, PER-05, SEC-01.
+May import: ``agentsession.protocol``, anyio, the modules beside it.
+
+::
+
+    class Echo(BaseExecutor):
+        descriptor = AgentDescriptor(name="echo", executor="echo", capabilities=["abort"])
+
+        async def run(self, ctx: RunContext) -> None:
+            await ctx.say(ctx.input.content)
+
+    async with Echo() as executor:
+        session = await executor.open()
+
+``run`` may also be an async generator that yields events to record. It may wait for answers inside (the run stays open
+over several streams), or emit requests with ``ctx.post``, return, and be called again with ``ctx.answers``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from types import TracebackType
+from typing import Any, ClassVar, Self
+
+import anyio
+from anyio.abc import TaskGroup
+
+from agentsession.adapters.base._clock import Milliseconds
+from agentsession.adapters.base._context import RunContext
+from agentsession.adapters.base._run import Outcome, Run
+from agentsession.adapters.base._session import BaseSession
+from agentsession.adapters.base._stamping import restamp
+from agentsession.protocol import (
+    PROTOCOL_VERSION,
+    AgentDescriptor,
+    AgentSessionError,
+    AgentStart,
+    Answer,
+    ConfigurationError,
+    Error,
+    Event,
+    Initialize,
+    InvalidInput,
+    MessageInput,
+    OpenOptions,
+    ProtocolViolation,
+    Receipt,
+    RecordInfo,
+    RecordKey,
+    RecordStore,
+    RequestState,
+    RunEnded,
+    SessionConfig,
+    SessionExists,
+    ToolGrant,
+    Unimplemented,
+    check_id,
+    check_schema,
+)
+
+__all__ = ["BaseExecutor", "RunResult"]
+
+
+class RunResult:
+    """How a run that ended by itself ended, when it is not plainly completed."""
+
+    __slots__ = ("data", "reason")
+
+    def __init__(self, reason: str = "completed", data: dict[str, Any] | None = None) -> None:
+        self.reason = reason
+        self.data = data
+
+
+RunReturn = Awaitable[RunResult | None] | AsyncIterator[Event]
+"""What ``run`` gives back: a coroutine, or an async iterator of events."""
+
+
+class BaseExecutor:
+    """Base of executors; satisfies ``agentsession.protocol.AgentExecutor``.
+
+    ``store`` keeps the records of sessions that are opened without one of their own. ``window`` is how many events a
+    reader may fall behind before it holds the producer; ``grace_s`` how many seconds an abort waits for the executor to
+    end; ``now`` gives the time in milliseconds.
+    """
+
+    descriptor: AgentDescriptor
+    brackets_itself: ClassVar[bool] = False
+    """The executor emits agent_start and agent_end itself; else the base class brackets each run with the root agent."""
+
+    def __init__(
+        self,
+        *,
+        store: RecordStore | None = None,
+        window: int = 256,
+        grace_s: float = 5.0,
+        now: Milliseconds | None = None,
+    ) -> None:
+        if window < 2:
+            raise InvalidInput("the window is too small", got=str(window), expected="2 or more events")
+        self.store = store
+        self.window = window
+        self.grace_s = grace_s
+        self.now = now
+        self._group: TaskGroup | None = None
+        self._sessions: dict[RecordKey, BaseSession] = {}
+
+    # -- what an author writes ----------------------------------------------------------------------------------------
+
+    def run(self, ctx: RunContext) -> RunReturn:
+        """Work on one turn. ``ctx.input`` is the message, or ``None`` when re-entered with ``ctx.answers``."""
+        raise NotImplementedError(f"{type(self).__name__} must define run()")
+
+    async def on_open(self, session: BaseSession) -> None:
+        """A session is new: make what the agent behind needs for it. An exception refuses the session."""
+
+    async def on_load(self, session: BaseSession) -> None:
+        """A stored session was read and repaired; an exception refuses it."""
+
+    async def on_close(self, session: BaseSession) -> None:
+        """A session was closed."""
+
+    async def on_delete(self, key: RecordKey) -> None:
+        """A session's record is about to be removed: remove what the agent behind keeps of it."""
+
+    async def on_fork(self, source: RecordKey, session: BaseSession, at: int) -> None:
+        """``session`` was forked from ``source`` at seq ``at``: copy what the agent behind keeps."""
+
+    def check_message(self, message: MessageInput) -> None:
+        """Raise :class:`InvalidInput` for a message that this executor cannot take."""
+        if not message.content:
+            raise InvalidInput("the message is empty", expected="text or parts", fix="say something")
+
+    def check_answer(self, session: BaseSession, request: RequestState, answer: Answer) -> Receipt | None:
+        """A receipt that refuses an answer the machine takes, or ``None``. Edited arguments must fit the tool's schema."""
+        if isinstance(answer, ToolGrant) and answer.args is not None:
+            tool = next((tool for tool in self.descriptor.own_tools if tool.name == request.name), None)
+            if tool is not None and tool.parameters_schema is not None:
+                wrong = check_schema(tool.parameters_schema, answer.args)
+                if wrong is not None:
+                    return Receipt(
+                        status="invalid", request_id=request.id, rule="TOOL-04", reason=f"the edited arguments: {wrong}"
+                    )
+        return None
+
+    def check_update(self, session: BaseSession, config: SessionConfig) -> str | None:
+        """Why an update cannot be applied wholly, or ``None``. By default a title and state can be set."""
+        given = [name for name in config.model_fields_set if getattr(config, name) is not None]
+        refused = [name for name in given if name not in ("title", "state")]
+        if refused:
+            return f"this executor cannot change {', '.join(sorted(refused))}"
+        return None if given else "nothing to update"
+
+    def apply_update(self, session: BaseSession, config: SessionConfig) -> None:
+        """An update was recorded: make it hold from the next model call on. Must not raise."""
+
+    def volatile(self, session: BaseSession) -> Sequence[str]:
+        """The open requests that would not survive this process; by default all, unless ``resume`` is declared."""
+        return [] if self.can_resume(session) else list(session.machine.requests)
+
+    def can_resume(self, session: BaseSession) -> bool:
+        """Whether a waiting turn of this session can be continued by another process."""
+        return self.descriptor.supports("resume")
+
+    def describe_error(self, error: BaseException) -> Error:
+        """The error event for an exception that left ``run``: no traceback, and no text that could hold a secret."""
+        if isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+            return self.describe_error(error.exceptions[0])
+        if isinstance(error, ProtocolViolation):
+            return Error(status="INTERNAL", message=error.headline(), fatal=True, code=error.rule)
+        if isinstance(error, AgentSessionError):
+            return Error(status="INTERNAL", message=error.what, fatal=True, code=error.id)
+        return Error(status="INTERNAL", message=f"the executor failed with {type(error).__name__}", fatal=True)
+
+    # -- the executor's own life --------------------------------------------------------------------------------------
+
+    @property
+    def task_group(self) -> TaskGroup:
+        """The only task group: runs and flushers are its tasks. Raises :class:`ConfigurationError` when not entered."""
+        if self._group is None:
+            raise ConfigurationError(
+                "the executor is not running", fix="enter it: async with executor:", id="executor-not-entered"
+            )
+        return self._group
+
+    async def __aenter__(self) -> Self:
+        group = anyio.create_task_group()
+        await group.__aenter__()
+        self._group = group
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        group = self.task_group
+        try:
+            with anyio.CancelScope(shield=True):
+                for session in list(self._sessions.values()):
+                    await session.aclose()
+        finally:
+            group.cancel_scope.cancel()
+            # The reason of leaving is not handed on: the group has no children that failed, and must not wrap it.
+            await group.__aexit__(None, None, None)
+            self._group = None
+        return None
+
+    def start_run(self, session: BaseSession, run: Run) -> None:
+        """Start the task of a run."""
+        self.task_group.start_soon(self._run_main, session, run, name=f"agentsession run {run.turn_id}")
+
+    async def _run_main(self, session: BaseSession, run: Run) -> None:
+        outcome = Outcome()
+        try:
+            with anyio.CancelScope() as scope:
+                run.scope = scope
+                if run.aborting is not None and not run.on_abort:
+                    scope.cancel()
+                await self._after(run.previous)
+                run.previous = None
+                result = await self._call(session, run)
+                if result is not None:
+                    outcome.reason, outcome.data = result.reason, result.data
+        except RunEnded:
+            pass
+        except Exception as error:
+            outcome.error = None if _only_run_ended(error) else error
+        finally:
+            run.scope = None
+            session.run_exited(run, outcome)
+
+    async def _after(self, previous: Run | None) -> None:
+        """A turn's executor starts only after the previous one has exited."""
+        if previous is None:
+            return
+        with anyio.move_on_after(self.grace_s):
+            await previous.exited.wait()
+        if not previous.is_over:
+            raise AgentSessionError(
+                "the work of the turn before did not end", fix="close the session and load it", id="abort-timeout"
+            )
+
+    async def _call(self, session: BaseSession, run: Run) -> RunResult | None:
+        ctx = RunContext(session, run, self.descriptor.name)
+        if not self.brackets_itself and run.message is not None:
+            await ctx.emit(AgentStart(agent_id=self.descriptor.name))
+        made = self.run(ctx)
+        result: RunResult | None = None
+        if inspect.isawaitable(made):
+            result = await made
+        else:
+            iterator = made
+            try:
+                async for event in iterator:
+                    await ctx.emit(event)
+            finally:
+                close = getattr(iterator, "aclose", None)
+                if close is not None:
+                    with anyio.CancelScope(shield=True):
+                        await close()
+        return result
+
+    def forget(self, session: BaseSession) -> None:
+        """The session was closed."""
+        for key, held in list(self._sessions.items()):
+            if held is session:
+                del self._sessions[key]
+
+    # -- sessions -----------------------------------------------------------------------------------------------------
+
+    async def open(self, options: OpenOptions | None = None, *, store: RecordStore | None = None) -> BaseSession:
+        """Start a session (see ``AgentExecutor.open``)."""
+        self.task_group  # noqa: B018  # raises when the executor is not entered
+        options = options or OpenOptions()
+        self._check_tools(options)
+        key = self._key(options.session_id or f"s-{secrets.token_hex(8)}", options.user_id)
+        if key in self._sessions:
+            raise SessionExists(f"session {key.session_id} is open", fix="choose another id")
+        kept = None if options.execution.ephemeral else (store or self.store)
+        owner = self._owner()
+        if kept is not None:
+            await kept.create(key)
+            await kept.lock(key, owner)
+        session = BaseSession(self, key, options, kept, owner)
+        self._sessions[key] = session
+        try:
+            session.begin(
+                Initialize(
+                    protocol_version=PROTOCOL_VERSION,
+                    workspace=options.workspace,
+                    config_schema=self.descriptor.config_schema,
+                    descriptor=self.descriptor,
+                    agent_id=self.descriptor.name,
+                    source="host",
+                )
+            )
+            if options.execution.state:
+                session.state_values.update(options.execution.state)
+            await self.on_open(session)
+            await session.stored()
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await session.aclose()
+                if kept is not None:
+                    await kept.delete(key)
+            raise
+        return session
+
+    async def load(
+        self, session_id: str, options: OpenOptions | None = None, *, store: RecordStore | None = None
+    ) -> BaseSession:
+        """Open a stored session (see ``AgentExecutor.load``). Rules: PER-01, PER-04."""
+        self._require("load")
+        options = options or OpenOptions()
+        kept = self._store_or_raise(store)
+        key = self._key(session_id, options.user_id)
+        owner = self._owner()
+        await kept.lock(key, owner)
+        session = BaseSession(self, key, options, kept, owner)
+        try:
+            info = await kept.info(key)
+            session.load_record(await kept.read(key), info.reserved_seq)
+            session.repair()
+            await session.stored()
+            self._sessions[key] = session
+            await self.on_load(session)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                self.forget(session)
+                await kept.unlock(key, owner)
+            raise
+        return session
+
+    async def list(self, user_id: str = "local", *, store: RecordStore | None = None) -> Sequence[RecordInfo]:
+        """The user's stored sessions with this agent, newest first."""
+        self._require("list")
+        return await self._store_or_raise(store).list(self.descriptor.name, check_id(user_id, "user id"))
+
+    async def delete(self, session_id: str, user_id: str = "local", *, store: RecordStore | None = None) -> None:
+        """Remove a stored session and all it holds."""
+        self._require("delete")
+        kept = self._store_or_raise(store)
+        key = self._key(session_id, user_id)
+        await kept.info(key)
+        owner = self._owner()
+        await kept.lock(key, owner)
+        try:
+            await self.on_delete(key)
+        finally:
+            await kept.unlock(key, owner)
+        await kept.delete(key)
+
+    async def fork(
+        self, session_id: str, at: int, options: OpenOptions | None = None, *, store: RecordStore | None = None
+    ) -> BaseSession:
+        """Copy the record up to seq ``at`` under a new id; what is pending there is settled in the fork. PER-05."""
+        self._require("fork")
+        options = options or OpenOptions()
+        kept = self._store_or_raise(store)
+        source = self._key(session_id, options.user_id)
+        events = [event for event in await kept.read(source) if event.seq <= at]
+        key = self._key(options.session_id or f"s-{secrets.token_hex(8)}", options.user_id)
+        copied = [restamp(event, session_id=key.session_id) for event in events]
+        owner = self._owner()
+        session = BaseSession(self, key, options, kept, owner)
+        session.load_record(copied, at)
+        if not events or session.state == "running":
+            raise InvalidInput(
+                f"session {session_id} cannot be forked at seq {at}",
+                got="a stream is open there" if events else "nothing is there",
+                fix="fork at the seq of a stream_end",
+            )
+        await kept.create(key)
+        await kept.lock(key, owner)
+        await kept.append(key, copied, reserved_seq=at)
+        self._sessions[key] = session
+        session.settle_fork()
+        await session.stored()
+        await self.on_fork(source, session, at)
+        return session
+
+    async def rewind(self, session_id: str, to: int, **options: Any) -> None:
+        """Not offered by the base class."""
+        raise Unimplemented("this executor cannot rewind a session", expected="the capability rewind")
+
+    def _check_tools(self, options: OpenOptions) -> None:
+        offered = {tool.name for tool in options.execution.tools or ()}
+        missing = [name for name in self.descriptor.required_tools if name not in offered]
+        if missing:
+            raise ConfigurationError(
+                f"agent {self.descriptor.name} needs the tools {', '.join(missing)}",
+                expected="them among the host's tools",
+                fix="pass them in ExecutionOptions.tools",
+                id="tools-missing",
+            )
+
+    def _require(self, capability: str) -> None:
+        if not self.descriptor.supports(capability):
+            raise Unimplemented(
+                f"agent {self.descriptor.name} does not offer {capability}",
+                expected=f"the capability {capability} in its descriptor",
+            )
+
+    def _key(self, session_id: str, user_id: str) -> RecordKey:
+        return RecordKey(self.descriptor.name, user_id, session_id)
+
+    def _store_or_raise(self, store: RecordStore | None) -> RecordStore:
+        kept = store or self.store
+        if kept is None:
+            raise ConfigurationError(
+                "there is no record store", fix="pass store= here or to the executor", id="store-missing"
+            )
+        return kept
+
+    @staticmethod
+    def _owner() -> str:
+        return f"pid {os.getpid()}:{secrets.token_hex(4)}"
+
+
+def _only_run_ended(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return all(_only_run_ended(item) for item in error.exceptions)
+    return isinstance(error, RunEnded)

@@ -1,0 +1,110 @@
+"""Storing what was appended, in order, and showing it to readers only then.
+
+Not for: what is appended. Rules carried: PER-02, ORD-01 (no seq is used again, also after a crash).
+May import: ``agentsession.protocol``, anyio, ``_log``.
+
+Decisions are synchronous and storing is not, so events wait here. One task at a time writes; what came while it wrote
+goes in its next transaction. Ephemeral events are not stored, but their seqs must not come back after a crash either:
+seqs are reserved in blocks, and nothing beyond the reserved block is shown.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import anyio
+from anyio.abc import TaskGroup
+
+from agentsession.adapters.base._log import EventLog
+from agentsession.protocol import AgentSessionError, Event, RecordKey, RecordStore, SessionError, is_ephemeral
+
+__all__ = ["Flusher"]
+
+_BLOCK: Final = 4096
+"""How many seqs are reserved at a time: one write without events per block of deltas, a gap of a block per load."""
+
+
+class Flusher:
+    """Writes one session's events to its store."""
+
+    def __init__(self, log: EventLog, group: TaskGroup, store: RecordStore | None, key: RecordKey) -> None:
+        self._log = log
+        self._group = group
+        self._store = store
+        self._key = key
+        self._queue: list[Event] = []
+        self._stored = 0
+        """How many events of the log were taken: those up to here that are durable are stored or in ``_queue``."""
+        self._reserved = 0
+        self._writing = False
+        self._idle: anyio.Event | None = None
+        self.failure: AgentSessionError | None = None
+
+    def loaded(self, reserved_seq: int) -> None:
+        """The log was filled from the store, whose reserved seq is ``reserved_seq``."""
+        self._reserved = reserved_seq
+
+    def append(self, event: Event) -> None:
+        """Append to the log, and see to it that the event is stored and then shown."""
+        log = self._log
+        if self._store is None:
+            log.append(event, visible=True)
+            return
+        durable = not is_ephemeral(event)
+        if not durable and not self._queue and not self._writing and event.seq <= self._reserved:
+            log.append(event, visible=self.failure is None)
+            return
+        log.append(event, visible=False)
+        if durable:
+            self._queue.append(event)
+        self._start()
+
+    def _start(self) -> None:
+        if not self._writing and self.failure is None:
+            self._writing = True
+            self._group.start_soon(self._write, name="agentsession flush")
+
+    async def _write(self) -> None:
+        store, log = self._store, self._log
+        assert store is not None
+        try:
+            # Shielded: a cancelled executor still stores what it has appended; each append is bounded by the store.
+            with anyio.CancelScope(shield=True):
+                while self._queue or log.visible < len(log.events):
+                    batch, self._queue = self._queue, []
+                    last = log.events[-1]
+                    if last.seq > self._reserved - _BLOCK // 4:
+                        self._reserved = last.seq + _BLOCK
+                    await store.append(self._key, batch, reserved_seq=self._reserved)
+                    log.show(self._count_through(last))
+        except Exception as error:
+            self.failure = SessionError(
+                "the record could not be stored; the session was stopped",
+                where=f"session {self._key.session_id}",
+                got=type(error).__name__,
+                fix="mend the record store, then load the session",
+                id="record-store",
+            )
+            self.failure.__cause__ = error
+            log.close(self.failure)
+        finally:
+            self._writing = False
+            idle, self._idle = self._idle, None
+            if idle is not None:
+                idle.set()
+
+    def _count_through(self, last: Event) -> int:
+        events = self._log.events
+        index = len(events)
+        while index and events[index - 1].seq > last.seq:
+            index -= 1
+        return index
+
+    async def flushed(self) -> None:
+        """Wait until everything that was appended is stored. Raises what storing failed with."""
+        while self._writing and self.failure is None:
+            if self._idle is None:
+                self._idle = anyio.Event()
+            await self._idle.wait()
+        if self.failure is not None:
+            raise self.failure

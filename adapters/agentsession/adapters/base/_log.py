@@ -1,0 +1,169 @@
+"""The record in memory: append-only, read by any number of readers, shown only as far as it is stored.
+
+Not for: what may be appended (the state machine), or when to flush (the session). Rules carried: ORD-03, ORD-04,
+ORD-05, ORD-11, PER-02. May import: ``agentsession.protocol``, anyio.
+
+*Acknowledged means stored.* Events are appended synchronously, because every decision is one synchronous step. They
+are *visible* to readers only up to :attr:`EventLog.visible`, which the flusher moves when the store has them.
+
+*Backpressure.* A reader that was entered and has once caught up holds the producer when it falls a full window behind.
+The producer asks :meth:`EventLog.is_full`; closings do not ask.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Collection
+
+import anyio
+
+from agentsession.protocol import AgentSessionError, Event, is_ephemeral
+
+__all__ = ["Cursor", "EventLog"]
+
+
+class Cursor:
+    """A reader's place in the log. ``live``: it has caught up once, so it may hold the producer."""
+
+    __slots__ = ("entered", "index", "live", "seq")
+
+    def __init__(self, index: int, seq: int) -> None:
+        self.index = index
+        self.seq = seq
+        self.entered = False
+        self.live = False
+
+
+class EventLog:
+    """The events of one session, oldest first, and who is reading them."""
+
+    def __init__(self, window: int) -> None:
+        self.window = window
+        self.events: list[Event] = []
+        self.visible = 0
+        """How many of ``events`` readers may see."""
+        self.closed = False
+        """Nothing will be appended any more."""
+        self.failure: AgentSessionError | None = None
+        """What readers that are cut off get instead of an end."""
+        self._cursors: list[Cursor] = []
+        self._wake: anyio.Event | None = None
+        self._room: anyio.Event | None = None
+        self._pruned = 0
+        """How many events at the start were looked at by :meth:`forget_ephemerals` already."""
+        self._full_at = 0
+        """Below this length no live reader can be a window behind."""
+
+    # -- producing ----------------------------------------------------------------------------------------------------
+
+    def append(self, event: Event, *, visible: bool) -> None:
+        """Append, and show it at once when nothing has to be stored first."""
+        self.events.append(event)
+        if visible:
+            self.visible = len(self.events)
+            if self._wake is not None:
+                self.wake()
+
+    def show(self, count: int) -> None:
+        """Let readers see the first ``count`` events."""
+        if count > self.visible:
+            self.visible = count
+            self.wake()
+
+    def wake(self) -> None:
+        """Wake everyone who waits for something to change."""
+        wake, self._wake = self._wake, None
+        if wake is not None:
+            wake.set()
+
+    async def changed(self) -> None:
+        """Wait until something was shown, or the log was closed."""
+        if self._wake is None:
+            self._wake = anyio.Event()
+        await self._wake.wait()
+
+    def close(self, failure: AgentSessionError | None = None) -> None:
+        """Nothing follows. Readers that wait end, or raise ``failure`` when their stream never ended."""
+        self.closed = True
+        self.failure = failure
+        self.wake()
+        self._make_room()
+
+    def is_full(self) -> bool:
+        """Whether a live reader is a full window behind."""
+        length = len(self.events)
+        if length < self._full_at or self.closed:
+            return False
+        slowest = min((cursor.index for cursor in self._cursors if cursor.live), default=length)
+        self._full_at = slowest + self.window
+        return length >= self._full_at
+
+    async def room(self) -> None:
+        """Wait until no live reader is a full window behind."""
+        while self.is_full():
+            if self._room is None:
+                self._room = anyio.Event()
+            await self._room.wait()
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def attach(self, after: int) -> Cursor:
+        """A new reader behind the event with seq ``after``."""
+        cursor = Cursor(bisect.bisect_right(self.events, after, key=lambda event: event.seq), after)
+        self._cursors.append(cursor)
+        return cursor
+
+    def enter(self, cursor: Cursor) -> None:
+        """The reader promises to read on or to leave: from when it has caught up, it bounds the producer."""
+        cursor.entered = True
+        self.caught_up(cursor)
+
+    def caught_up(self, cursor: Cursor) -> None:
+        """Called by a reader within a window of the end."""
+        if cursor.entered and not cursor.live and len(self.events) - cursor.index < self.window:
+            cursor.live = True
+            self._full_at = 0
+
+    def advanced(self, cursor: Cursor) -> None:
+        """Called by a live reader after each event: it may have made room."""
+        if self._room is not None and len(self.events) - cursor.index < self.window // 2 + 1:
+            self._full_at = 0
+            if not self.is_full():
+                self._make_room()
+
+    def detach(self, cursor: Cursor) -> None:
+        """The reader left."""
+        if cursor in self._cursors:
+            self._cursors.remove(cursor)
+            self._full_at = 0
+            if self._room is not None and not self.is_full():
+                self._make_room()
+
+    def _make_room(self) -> None:
+        room, self._room = self._room, None
+        if room is not None:
+            room.set()
+
+    # -- forgetting ---------------------------------------------------------------------------------------------------
+
+    def forget_ephemerals(self, ended_streams: Collection[str]) -> None:
+        """Drop the deltas of ended streams that every reader has passed; their seqs stay gaps."""
+        passed = min((cursor.index for cursor in self._cursors), default=self.visible)
+        passed = min(passed, self.visible)
+        start = self._pruned
+        if passed <= start:
+            return
+        kept = [
+            event
+            for event in self.events[start:passed]
+            if not (is_ephemeral(event) and event.stream_id in ended_streams)
+        ]
+        dropped = passed - start - len(kept)
+        self._pruned = passed - dropped
+        if dropped == 0:
+            return
+        self.events[start:passed] = kept
+        self.visible -= dropped
+        self._full_at = 0
+        for cursor in self._cursors:
+            cursor.index -= dropped

@@ -1,0 +1,152 @@
+"""Readers: plain loops over the record. Leaving one stops nothing.
+
+Not for: producing. Rules carried: LIFE-06, LIFE-08, ORD-03 to ORD-10. May import: ``agentsession.protocol``, ``_log``.
+
+No task and no cancel scope belongs to a reader, so it can be opened in one task, read in another and dropped in a third.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from types import TracebackType
+from typing import Self
+
+from agentsession.adapters.base._log import EventLog
+from agentsession.protocol import ConnectionLost, Event, Receipt, StreamEnd
+
+__all__ = ["LogReader", "LogStream"]
+
+
+class LogReader:
+    """Reads the record from a cursor, with filters; satisfies ``agentsession.protocol.EventReader``."""
+
+    def __init__(
+        self,
+        log: EventLog,
+        *,
+        after: int,
+        follow: bool,
+        types: Collection[str] | None = None,
+        stream_id: str | None = None,
+        thread_id: str | None = None,
+        stream_ended: Callable[[str], bool] | None = None,
+    ) -> None:
+        self._log = log
+        self._place = log.attach(after)
+        self._follow = follow
+        self._types = None if types is None else frozenset(types)
+        self._stream_id = stream_id
+        self._thread_id = thread_id
+        self._filtered = types is not None or stream_id is not None or thread_id is not None
+        self._stream_ended = stream_ended
+        self._done = False
+
+    @property
+    def cursor(self) -> int:
+        """The seq of the last event that was passed, also of one that a filter skipped."""
+        return self._place.seq
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        log, place = self._log, self._place
+        while not self._done:
+            if place.index < log.visible:
+                event = log.events[place.index]
+                place.index += 1
+                place.seq = event.seq
+                if place.live:
+                    log.advanced(place)
+                elif place.entered:
+                    log.caught_up(place)
+                if self._filtered:
+                    if event.stream_id == self._stream_id and isinstance(event, StreamEnd):
+                        self._leave()
+                    if not self._wanted(event):
+                        continue
+                return event
+            if not await self._more():
+                self._leave()
+        raise StopAsyncIteration
+
+    async def _more(self) -> bool:
+        """Wait for more to read; whether there can be any."""
+        log = self._log
+        if not self._follow:
+            return False
+        if self._stream_id is not None and self._stream_ended is not None and self._stream_ended(self._stream_id):
+            # Ended, and shown to its end? Then there is no more; else the store still has to catch up.
+            if self._place.index >= len(log.events):
+                return False
+        if log.closed and self._place.index >= log.visible:
+            failure = log.failure
+            ended = self._stream_id is not None and self._stream_ended is not None and self._stream_ended(self._stream_id)
+            if failure is not None and not ended:
+                self._leave()
+                raise failure
+            if self._stream_id is not None and not ended:
+                self._leave()
+                raise ConnectionLost(
+                    "the session was closed before the stream ended",
+                    where=f"stream {self._stream_id}",
+                    fix="load the session: it closes the stream",
+                )
+            return False
+        await log.changed()
+        return True
+
+    def _wanted(self, event: Event) -> bool:
+        if self._stream_id is not None and event.stream_id != self._stream_id:
+            return False
+        if self._thread_id is not None and event.thread_id != self._thread_id:
+            return False
+        return self._types is None or event.type in self._types  # type: ignore[attr-defined]  # every event class has it
+
+    async def __aenter__(self) -> Self:
+        self._log.enter(self._place)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._leave()
+
+    async def aclose(self) -> None:
+        """Detach."""
+        self._leave()
+
+    def _leave(self) -> None:
+        self._done = True
+        self._log.detach(self._place)
+
+    def __del__(self) -> None:
+        # A reader that was dropped without being closed must not hold the producer.
+        if not self._done:
+            self._log.detach(self._place)
+
+
+class LogStream(LogReader):
+    """The events of one stream; satisfies ``agentsession.protocol.EventStream``."""
+
+    def __init__(
+        self,
+        log: EventLog,
+        *,
+        stream_id: str,
+        turn_id: str,
+        after: int,
+        receipts: Sequence[Receipt],
+        stream_ended: Callable[[str], bool],
+    ) -> None:
+        super().__init__(log, after=after, follow=True, stream_id=stream_id, stream_ended=stream_ended)
+        self.stream_id = stream_id
+        self.turn_id = turn_id
+        self.receipts: Sequence[Receipt] = tuple(receipts)
+        self.end: StreamEnd | None = None
+
+    async def __anext__(self) -> Event:
+        event = await super().__anext__()
+        if isinstance(event, StreamEnd):
+            self.end = event
+        return event

@@ -1,0 +1,161 @@
+"""One run of the executor: the coroutine that works on a turn, and what waits inside it.
+
+Not for: recording (the session does) or the author's view (``_context.py``). Rules carried: TOOL-06 to TOOL-08, the
+detection of a pause. May import: ``agentsession.protocol``, anyio.
+
+A run may *stay open* over several streams (its coroutine waits for answers) or *be re-entered* (it returns while
+requests are pending, and is called again with the answers). Both look the same from outside. A run is counted
+``busy`` once for each context that works; when none does and something waits for the host, the stream pauses.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+
+import anyio
+
+from agentsession.protocol import Answer, ExecutionOptions, MessageInput, RunEnded
+
+__all__ = ["Outcome", "Reply", "Run"]
+
+
+class Reply:
+    """The answers to some requests, when all of them have come; what a context waits on."""
+
+    __slots__ = ("_event", "answers", "counts", "dead", "ids", "released")
+
+    def __init__(self, ids: list[str], *, counts: bool) -> None:
+        self.ids = ids
+        self.answers: dict[str, Answer] = {}
+        self.counts = counts
+        """Whether waiting makes its context idle in the run's ``busy`` count."""
+        self.released = False
+        self.dead = False
+        self._event = anyio.Event()
+
+    @property
+    def complete(self) -> bool:
+        """Whether every request has its answer."""
+        return len(self.answers) == len(self.ids)
+
+    def release(self) -> None:
+        """Let the waiting context go on."""
+        self.released = True
+        self._event.set()
+
+    def kill(self) -> None:
+        """The requests were settled: the waiting context raises :class:`RunEnded`."""
+        self.dead = True
+        self._event.set()
+
+    async def wait(self) -> Mapping[str, Answer]:
+        """The answers by request id. Raises :class:`RunEnded` when the requests were settled."""
+        await self._event.wait()
+        if self.dead:
+            raise RunEnded("the requests were settled", fix="return from the run")
+        return self.answers
+
+
+@dataclasses.dataclass(slots=True)
+class Outcome:
+    """How a run's coroutine ended: a reason for the stream_end, or the exception."""
+
+    reason: str | None = None
+    data: dict[str, object] | None = None
+    error: BaseException | None = None
+
+
+class Run:
+    """The state of one run."""
+
+    def __init__(
+        self,
+        *,
+        turn_id: str,
+        message: MessageInput | None,
+        answers: Mapping[str, Answer],
+        options: ExecutionOptions,
+        previous: Run | None,
+    ) -> None:
+        self.turn_id = turn_id
+        self.message = message
+        self.answers = answers
+        self.options = options
+        self.previous = previous
+        self.busy = 1
+        self.replies: list[Reply] = []
+        self.kept: dict[str, Answer] = {}
+        """Every answer that came during this run, for waits that are registered after it came."""
+        self.dead: set[str] = set()
+        """Requests whose wait died inside while no stream was open: they answer stale."""
+        self.posted: list[str] = []
+        """Requests that were emitted without a wait: what a re-entered run is called again for."""
+        self.muted = False
+        """Its turn was settled: nothing that it emits is recorded."""
+        self.aborting: str | None = None
+        """The cause, once an abort was asked for."""
+        self.outcome: Outcome | None = None
+        self.exited = anyio.Event()
+        self.scope: anyio.CancelScope | None = None
+        self.on_abort: list[Callable[[], float | None]] = []
+        self.attach: anyio.Event | None = None
+        """Set while a stream is open; ``None`` stands for an open stream that nobody waited for."""
+        self.holding = 0
+        """How many tasks of the run wait for the next stream to emit something."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the coroutine has exited."""
+        return self.exited.is_set()
+
+    def reply(self, ids: list[str], *, counts: bool) -> Reply:
+        """Register a wait for ``ids``."""
+        reply = Reply(ids, counts=counts)
+        reply.answers.update({id: self.kept[id] for id in ids if id in self.kept})
+        self.replies.append(reply)
+        return reply
+
+    def deliver(self, answer: Answer) -> None:
+        """Keep ``answer`` for whoever waits for it."""
+        self.kept[answer.request_id] = answer
+        for reply in self.replies:
+            if answer.request_id in reply.ids:
+                reply.answers[answer.request_id] = answer
+
+    def release_complete(self) -> int:
+        """Let every context go on whose answers are all there; how many did."""
+        ready = [reply for reply in self.replies if reply.complete]
+        for reply in ready:
+            self.replies.remove(reply)
+            if reply.counts:
+                self.busy += 1
+            reply.release()
+        return len(ready)
+
+    def kill_replies(self) -> None:
+        """Nobody will answer any more."""
+        replies, self.replies = self.replies, []
+        for reply in replies:
+            reply.kill()
+
+    def pause(self) -> None:
+        """No stream is open for this run from now on."""
+        self.attach = anyio.Event()
+
+    def unpause(self) -> None:
+        """A stream is open again."""
+        attach, self.attach = self.attach, None
+        if attach is not None:
+            attach.set()
+
+    async def attached(self) -> None:
+        """Wait until a stream is open. Raises :class:`RunEnded` when the turn was settled."""
+        while self.attach is not None and not self.muted:
+            self.holding += 1
+            try:
+                await self.attach.wait()
+            finally:
+                self.holding -= 1
+        if self.muted:
+            raise RunEnded("the turn was settled", fix="return from the run")

@@ -1,0 +1,102 @@
+"""Closings: what ends with a stream, in the one legal order.
+
+Not for: deciding that a stream ends. Rules carried: LIFE-14, LIFE-16, TOOL-01, HITL-06, the closing order of contract
+§5: waiting requests, messages, tools in flight, agents (children first), stream_end.
+May import: ``agentsession.protocol``.
+
+Each function yields events for the session to record; it never raises and never waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from agentsession.protocol import (
+    AgentEnd,
+    AgentStart,
+    ContentPart,
+    ElicitationResponse,
+    Event,
+    Message,
+    OpenAgent,
+    RequestState,
+    SessionMachine,
+    ToolResponse,
+    merge_parts,
+)
+
+__all__ = ["close_agents", "close_messages", "reopen_agents", "settle_requests"]
+
+
+def settle_requests(requests: Iterable[RequestState], *, waiting: bool = True, started: bool = True) -> Iterator[Event]:
+    """The responses of requests that nobody will answer: cancelled where it waited, unknown where it had started.
+
+    Questions come first, so that a tool's confirmation is settled before the tool.
+    """
+    for request in sorted(requests, key=lambda item: item.kind != "elicitation"):
+        waits = request.status == "waiting"
+        if (waits and not waiting) or (not waits and not started):
+            continue
+        base: dict[str, Any] = {"request_id": request.id, "thread_id": request.thread_id, "agent_id": request.agent_id}
+        if request.kind == "elicitation":
+            yield ElicitationResponse(**base, action="cancel", source="host")
+            continue
+        # A request with needs "none" whose own confirmation was not accepted cannot have started.
+        held = request.confirmation not in (None, "accept")
+        status = "cancelled" if waits or held else "denied" if request.status == "denied" else "unknown"
+        yield ToolResponse(**base, name=request.name, status=status, is_error=True, source="host")
+
+
+def close_messages(
+    machine: SessionMachine, log: Sequence[Event], *, interrupted: bool, thread_id: str | None = None, only: bool = False
+) -> Iterator[Event]:
+    """The closing event of each open message (with ``only``: of that thread), with the whole of its deltas."""
+    for message_id, talk in list(machine.open_messages.items()):
+        if only and talk.thread_id != thread_id:
+            continue
+        parts: list[ContentPart] = []
+        first: Message | None = None
+        for event in reversed(log):
+            if isinstance(event, Message) and event.message_id == message_id:
+                parts[:0] = event.content
+                first = event
+                if event.index in (0, None) and event.index is not None:
+                    break
+            elif event.stream_id != machine.stream_id:
+                break
+        yield Message(
+            message_id=message_id,
+            role=talk.role,
+            content=merge_parts(parts),
+            interrupted=interrupted,
+            agent_id=talk.agent_id,
+            thread_id=talk.thread_id,
+            source=first.source if first is not None else "agent",
+        )
+
+
+def close_agents(machine: SessionMachine, reason: str) -> Iterator[Event]:
+    """agent_end for every open agent, children's threads before their parents'."""
+    for thread in sorted(machine.agents, key=lambda item: _depth(machine, item), reverse=True):
+        for agent in reversed(machine.agents.get(thread, ())[:]):
+            yield AgentEnd(agent_id=agent, thread_id=thread, reason=reason)
+
+
+def reopen_agents(paused: Iterable[OpenAgent]) -> Iterator[Event]:
+    """agent_start for every agent that a pause closed, parents before children."""
+    for agent in list(paused):
+        yield AgentStart(
+            agent_id=agent.agent_id,
+            thread_id=agent.thread_id,
+            parent_thread_id=agent.parent_thread_id,
+            resumed=True,
+        )
+
+
+def _depth(machine: SessionMachine, thread: str | None) -> int:
+    depth = 0
+    while thread is not None and depth < 1000:
+        depth += 1
+        thread = machine.parents.get(thread)
+    return depth

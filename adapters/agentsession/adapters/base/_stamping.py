@@ -1,0 +1,97 @@
+"""Turning what an executor emits into an event of the record, without validating it a second time.
+
+Not for: deciding whether it may be emitted (the state machine does). May import: ``agentsession.protocol``.
+
+Events are frozen models, already validated when they were built. Copying one with pydantic's ``model_copy`` costs as
+much as the rest of emitting it together, so the copy is made by hand here, in one place, from the four slots that
+every pydantic model has.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from agentsession.protocol import Event, Message, Text, Thought
+
+__all__ = ["delta", "restamp", "stamp"]
+
+E = TypeVar("E", bound=Event)
+
+_STAMPS = frozenset({"id", "seq", "timestamp", "session_id", "stream_id", "turn_id", "agent_id", "thread_id", "source"})
+_set = object.__setattr__
+
+
+def stamp(
+    event: E,
+    *,
+    id: str,
+    seq: int,
+    timestamp: str,
+    session_id: str,
+    stream_id: str | None,
+    turn_id: str | None,
+    agent_id: str | None,
+    thread_id: str | None,
+    source: str,
+) -> E:
+    """A copy of ``event`` with the base fields set."""
+    fields = event.__dict__.copy()
+    fields["id"] = id
+    fields["seq"] = seq
+    fields["timestamp"] = timestamp
+    fields["session_id"] = session_id
+    fields["stream_id"] = stream_id
+    fields["turn_id"] = turn_id
+    fields["agent_id"] = agent_id
+    fields["thread_id"] = thread_id
+    fields["source"] = source
+    return _build(type(event), fields, event.model_fields_set | _STAMPS, event.model_extra)
+
+
+def restamp(event: E, **changes: Any) -> E:
+    """A copy of ``event`` with some fields changed; for values that were validated elsewhere."""
+    return _build(
+        type(event), {**event.__dict__, **changes}, event.model_fields_set | changes.keys(), event.model_extra
+    )
+
+
+def _build(kind: type[E], fields: dict[str, Any], given: set[str], extra: dict[str, Any] | None) -> E:
+    made = kind.__new__(kind)
+    _set(made, "__dict__", fields)
+    _set(made, "__pydantic_fields_set__", given)
+    _set(made, "__pydantic_extra__", extra)
+    _set(made, "__pydantic_private__", None)
+    return made
+
+
+_TEXT_FIELDS = Text(text="").__dict__
+_THOUGHT_FIELDS = Thought(text="").__dict__
+_MESSAGE_FIELDS = Message(message_id="m", content=[], partial=True, index=0).__dict__
+_MESSAGE_GIVEN = frozenset({"message_id", "role", "content", "partial", "index"})
+_PART_GIVEN = frozenset({"text"})
+
+
+def delta(kind: str, text: str, *, message_id: str, role: str, index: int) -> Message:
+    """A partial message of one text or thought part. ``text`` is a repaired string: the caller's joiner made it."""
+    if kind == "thought":
+        part: Text | Thought = _build_part(Thought, _THOUGHT_FIELDS, text)
+    else:
+        part = _build_part(Text, _TEXT_FIELDS, text)
+    fields = _MESSAGE_FIELDS.copy()
+    fields["message_id"] = message_id
+    fields["role"] = role
+    fields["content"] = [part]
+    fields["index"] = index
+    return _build(Message, fields, set(_MESSAGE_GIVEN), {})
+
+
+P = TypeVar("P", Text, Thought)
+
+
+def _build_part(kind: type[P], defaults: dict[str, Any], text: str) -> P:
+    made = kind.__new__(kind)
+    _set(made, "__dict__", {**defaults, "text": text})
+    _set(made, "__pydantic_fields_set__", set(_PART_GIVEN))
+    _set(made, "__pydantic_extra__", {})
+    _set(made, "__pydantic_private__", None)
+    return made
