@@ -1,0 +1,208 @@
+"""The host: owns the tools, the policy and the person, and runs whole turns of any executor's sessions.
+
+Not for: the turn's mechanics (``_turn.py``, ``_requests.py``) or a terminal (``cli``). Rules carried: none of its own.
+May import: anyio, the other modules of this package, ``protocol``. Works on asyncio and trio.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import Literal
+
+import anyio
+
+from agentsession.host._elicitation import ElicitationChannel, NoChannel
+from agentsession.host._policy import AnnotationPolicy, Policy
+from agentsession.host._results import TurnResult
+from agentsession.host._settings import AnswerObserver, Observer, Settings
+from agentsession.host._tools import ToolBox, ToolLike, ToolProvider
+from agentsession.host._turn import Attached, Turn, observe
+from agentsession.protocol import (
+    AgentExecutor,
+    AgentSession,
+    Answer,
+    ConfigurationError,
+    ExecutionOptions,
+    MessageInput,
+    OpenOptions,
+    RecordStore,
+    StreamActive,
+)
+
+__all__ = ["Host"]
+
+logger = logging.getLogger("agentsession.host")
+
+
+class Host:
+    """Runs agents under control: every tool call passes schema, policy and, where the policy says so, the person.
+
+    ::
+
+        host = Host(tools=[read_file], policy=RulePolicy([Rule("allow", "read_*")]), observer=print)
+        async with executor, host.session(executor) as session:
+            result = await host.run_turn(session, "Fix the login bug")
+
+    ``tools``: functions, :func:`tool`\\ s, ``(ToolDescriptor, callable)`` pairs, or a provider such as a ToolBox.
+    ``policy``: an evaluator or a function; default :class:`AnnotationPolicy`, which allows only what reads.
+    ``channel``: reaches the person; without one, what would be asked is refused.
+    ``on_ask``: what ``ask_user`` and questions do: ``channel`` asks, ``deny`` refuses, ``pause`` leaves them waiting.
+    ``observer``: called for each event, sync or async, before its request is served; a slow one holds the agent.
+    ``on_answer``: called for each answer of the host with its receipt.
+    ``tool_timeout_s``: seconds a host tool may run, people's time not counted; ``None`` is no limit.
+    ``max_parallel_tools``: host tools that run at once in one turn.
+    ``expose_tool_errors``: whether the model sees an exception's message, or only its type.
+    ``abort_grace_s``: how long a cancelled :meth:`run_turn` waits for the session's abort.
+    """
+
+    def __init__(
+        self,
+        *,
+        tools: Iterable[ToolLike] | ToolProvider = (),
+        policy: Policy | None = None,
+        channel: ElicitationChannel | None = None,
+        observer: Observer | None = None,
+        on_answer: AnswerObserver | None = None,
+        tool_timeout_s: float | None = 120.0,
+        max_parallel_tools: int = 8,
+        on_ask: Literal["channel", "deny", "pause"] = "channel",
+        expose_tool_errors: bool = True,
+        abort_grace_s: float = 10.0,
+    ) -> None:
+        if on_ask not in ("channel", "deny", "pause"):
+            raise ConfigurationError(f"unknown on_ask {on_ask!r}", expected="channel, deny or pause")
+        if max_parallel_tools < 1:
+            raise ConfigurationError(f"max_parallel_tools is {max_parallel_tools}", expected="1 or more")
+        if on_ask != "channel" or channel is None:
+            channel = NoChannel("pause" if on_ask == "pause" else "deny")
+        self._settings = Settings(
+            tools=tools if isinstance(tools, ToolProvider) else ToolBox(tools),
+            policy=policy if policy is not None else AnnotationPolicy(),
+            channel=channel,
+            observer=observer,
+            on_answer=on_answer,
+            tool_timeout_s=tool_timeout_s,
+            max_parallel_tools=max_parallel_tools,
+            expose_tool_errors=expose_tool_errors,
+            abort_grace_s=abort_grace_s,
+        )
+        self._attached: dict[int, Attached] = {}
+        self._turns: dict[int, Turn] = {}
+
+    @property
+    def tools(self) -> ToolProvider:
+        """The host's tools."""
+        return self._settings.tools
+
+    def options(self, options: OpenOptions | ExecutionOptions | None = None) -> OpenOptions:
+        """``options`` with the host's tools declared in them: for executors that are opened by hand."""
+        if isinstance(options, ExecutionOptions):
+            options = OpenOptions(execution=options)
+        options = options or OpenOptions()
+        declared = [*(options.execution.tools or []), *self._settings.tools.descriptors]
+        names = [descriptor.name for descriptor in declared]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ConfigurationError(f"two tools are called {twice!r}", fix="declare a tool once, in the host")
+        execution = options.execution.model_copy(update={"tools": declared})
+        return options.model_copy(update={"execution": execution})
+
+    async def open(
+        self,
+        executor: AgentExecutor,
+        options: OpenOptions | ExecutionOptions | None = None,
+        *,
+        load: str | None = None,
+        store: RecordStore | None = None,
+    ) -> AgentSession:
+        """Open a session with the host's tools declared, or load the one with the id ``load``; :meth:`close` ends it.
+
+        Raises :class:`ConfigurationError` when the agent requires a tool that the host does not have, and what the
+        executor's ``open`` or ``load`` raises.
+        """
+        full = self.options(options)
+        names = {descriptor.name for descriptor in full.execution.tools or []}
+        missing = [name for name in executor.descriptor.required_tools if name not in names]
+        if missing:
+            raise ConfigurationError(
+                f"agent {executor.descriptor.name} requires tools that the host does not have",
+                got=", ".join(sorted(names)) or "no tools",
+                expected=", ".join(missing),
+                fix="add them: Host(tools=[...])",
+            )
+        if load is None:
+            session = await executor.open(full, store=store)
+        else:
+            session = await executor.load(load, full, store=store)
+        attached = Attached(
+            cursor=0 if load is None else session.last_seq,
+            permission_mode=full.execution.permission_mode or "default",
+            user_id=full.user_id,
+        )
+        self._attached[id(session)] = attached
+        if load is None:
+            async for event in session.events():
+                attached.cursor = event.seq
+                await observe(self._settings.observer, event)
+        return session
+
+    async def close(self, session: AgentSession) -> None:
+        """Close a session, from any task; a running turn of it is aborted."""
+        self._attached.pop(id(session), None)
+        await session.aclose()
+
+    @asynccontextmanager
+    async def session(
+        self,
+        executor: AgentExecutor,
+        options: OpenOptions | ExecutionOptions | None = None,
+        *,
+        load: str | None = None,
+        store: RecordStore | None = None,
+    ) -> AsyncIterator[AgentSession]:
+        """:meth:`open`, and :meth:`close` at the end. The executor must be entered; it may serve several sessions."""
+        session = await self.open(executor, options, load=load, store=store)
+        try:
+            yield session
+        finally:
+            with anyio.CancelScope(shield=True):  # closing is bounded by the session's own grace time
+                await self.close(session)
+
+    async def run_turn(
+        self,
+        session: AgentSession,
+        message: str | MessageInput | Answer | Sequence[Answer] | None = None,
+        options: ExecutionOptions | None = None,
+    ) -> TurnResult:
+        """Run a whole turn, or without a message continue the one that waits, perhaps with answers made elsewhere.
+
+        Cancelling it aborts the turn. ``options`` hold for this turn; tools declared there are not run by this host
+        unless it has them.
+
+        Raises:
+            StreamActive: a turn of the session runs.
+            NothingToContinue: without a message, and nothing waits.
+            AgentSessionError: what the session raises, such as SessionClosed and ConnectionLost.
+        """
+        if id(session) in self._turns:
+            raise StreamActive(
+                f"a turn of session {session.session_id} runs", fix="await it, or steer it: session.steer(...)"
+            )
+        attached = self._attached.get(id(session)) or Attached(cursor=session.last_seq)
+        turn = self._turns[id(session)] = Turn(self._settings, session, attached)
+        try:
+            return await turn.run(message, options)
+        finally:
+            del self._turns[id(session)]
+
+    async def abort(self, reason: str | None = None, *, session: AgentSession | None = None) -> None:
+        """Abort the running turns, or that of ``session``: host tools are cancelled, then the session ends the turn.
+
+        Returns after each turn's final ``stream_end``; without a running turn nothing happens. Raises
+        :class:`AbortTimeout` when an executor does not end in time.
+        """
+        turns = [turn for key, turn in self._turns.items() if session is None or key == id(session)]
+        for turn in turns:
+            await turn.abort(reason)

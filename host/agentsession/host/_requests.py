@@ -1,0 +1,298 @@
+"""One request on its way to its answer: schema check, policy, the person, the run.
+
+Not for: scheduling and sending (``_turn.py``). Rules carried: TOOL-04, TOOL-05, HITL-01, HITL-02, HITL-04, HITL-11.
+May import: ``_elicitation``, ``_policy``, ``_results``, ``_settings``, ``_tools``, ``protocol``.
+
+Stages only tighten: a person's yes turns an ``ask_user`` into a run, nothing turns a denial into one. A later stage
+(hooks, a mode's ceiling, remembered answers) goes between the policy and the person, in :meth:`Pipeline._decide_tool`.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import anyio
+
+from agentsession.host._elicitation import Approval, Position, as_approval
+from agentsession.host._policy import PolicyDecision, PolicyRequest, decide
+from agentsession.host._results import Stopwatch
+from agentsession.host._settings import Settings
+from agentsession.host._toolcontext import ToolContext
+from agentsession.host._tools import Tool, ToolOutcome, unknown_tool
+from agentsession.protocol import (
+    AgentDescriptor,
+    Answer,
+    Decision,
+    ElicitationAnswer,
+    ElicitationRequest,
+    ToolAnnotations,
+    ToolDenial,
+    ToolGrant,
+    ToolProgress,
+    ToolRequest,
+)
+
+__all__ = ["Asker", "EndTurn", "Pipeline", "PolicyFacts"]
+
+logger = logging.getLogger("agentsession.host")
+
+_TRIES = 3
+"""How often a person may give arguments or content that do not fit, before the answer is no."""
+
+PolicyFacts = Callable[[ToolRequest | ElicitationRequest], dict[str, Any]]
+"""Who asks, where and in which mode: the fields of a :class:`PolicyRequest` that the turn knows."""
+
+
+class EndTurn(Exception):
+    """The person cancelled: ``answer`` is given, and the turn is aborted."""
+
+    def __init__(self, answer: Answer, reason: str | None) -> None:
+        super().__init__(reason)
+        self.answer = answer
+        self.reason = reason
+
+
+class Asker:
+    """Puts questions to the channel, one at a time unless it takes several; whatever goes wrong there is a no."""
+
+    def __init__(self, settings: Settings, waiting: Stopwatch) -> None:
+        self._channel = settings.channel
+        self._waiting = waiting
+        self._one = None if getattr(self._channel, "concurrent", False) else anyio.Lock()
+        self._open = 0
+        self._asked = 0
+
+    async def approve(self, request: ToolRequest, decision: PolicyDecision, problem: str | None) -> Approval:
+        """The person's word on a tool call."""
+        async with self._turn_to_ask() as place:
+            try:
+                return as_approval(await self._channel.approve(request, decision, place(problem)))
+            except Exception as error:  # a channel that fails has not said yes
+                logger.warning("the channel failed at %r: no", request.name, exc_info=error)
+                return Approval.no(f"channel_error: {type(error).__name__}", by="host")
+
+    async def ask(self, request: ElicitationRequest, problem: str | None) -> ElicitationAnswer | None:
+        """The person's answer to a question, or ``None`` to leave it waiting."""
+        async with self._turn_to_ask() as place:
+            try:
+                answer = await self._channel.ask(request, place(problem))
+            except Exception as error:  # a channel that fails has not said yes
+                logger.warning("the channel failed at a question of kind %r: cancelled", request.kind, exc_info=error)
+                return _question_answer(
+                    request, "cancel", Decision(by="host", reason=f"channel_error: {type(error).__name__}")
+                )
+        if answer is None:
+            return None
+        if not isinstance(answer, ElicitationAnswer) or answer.action not in ("accept", "decline", "cancel"):
+            return _question_answer(request, "cancel", Decision(by="host", reason="unclear_answer"))
+        word = answer.decision or Decision(by="user")
+        if answer.action != "accept":
+            return _question_answer(request, answer.action, word)  # no content with a no: rule HITL-09
+        return answer.model_copy(update={"request_id": request.request_id, "decision": word})
+
+    def _turn_to_ask(self) -> AbstractAsyncContextManager[Callable[[str | None], Position]]:
+        return self._queued()
+
+    @asynccontextmanager
+    async def _queued(self) -> AsyncIterator[Callable[[str | None], Position]]:
+        self._open += 1
+        try:
+            if self._one is not None:
+                await self._one.acquire()
+            try:
+                with self._waiting.running():
+                    yield lambda problem: Position(self._asked + 1, self._asked + self._open, problem)
+            finally:
+                if self._one is not None:
+                    self._one.release()
+        finally:
+            self._open -= 1
+            self._asked = self._asked + 1 if self._open else 0
+
+
+class Pipeline:
+    """Makes the answers of one turn."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        descriptor: AgentDescriptor,
+        facts: PolicyFacts,
+        find_request: Callable[[str], Awaitable[ToolRequest | None]],
+        send_progress: Callable[[ToolProgress], Awaitable[None]],
+    ) -> None:
+        self._settings = settings
+        self._descriptor = descriptor
+        self._facts = facts
+        self._find_request = find_request
+        self._send_progress = send_progress
+        self.people = Stopwatch()
+        self.tools = Stopwatch()
+        self.still_running: list[str] = []
+        self._asker = Asker(settings, self.people)
+        self._slots = anyio.CapacityLimiter(settings.max_parallel_tools)
+        # Threads of tools that were given up keep their place until they end; these must not starve the others.
+        self._threads = anyio.CapacityLimiter(settings.max_parallel_tools + 32)
+
+    async def answer(self, request: ToolRequest | ElicitationRequest, problem: str | None = None) -> Answer | None:
+        """The answer to ``request``; ``None`` leaves it waiting. ``problem``: why the last answer was refused.
+
+        Raises :class:`EndTurn` when the person cancelled.
+        """
+        if isinstance(request, ToolRequest):
+            return await self._answer_tool(request, problem)
+        return await self._answer_question(request, problem)
+
+    # --- tools --------------------------------------------------------------------------------------------------
+
+    async def _answer_tool(self, request: ToolRequest, problem: str | None) -> Answer | None:
+        args = request.args if request.args is not None else {}
+        if request.needs == "grant":
+            verdict = await self._decide_tool(request, args, None, problem)
+            if not isinstance(verdict, _Allowed):
+                return verdict
+            return ToolGrant(request_id=request.request_id, args=verdict.edited, decision=verdict.decision)
+        if request.needs != "result":
+            why = f"unsupported_needs: this host does not know {request.needs[:40]!r}"
+            return _denial(request, why, Decision(by="host", reason=why))
+        tool = self._settings.tools.get(request.name)
+        if tool is None:
+            known = [descriptor.name for descriptor in self._settings.tools.descriptors]
+            return unknown_tool(request.name, known).answer(request.request_id)
+        refused = tool.check(args)
+        if refused is not None:
+            return refused.answer(request.request_id)
+        verdict = await self._decide_tool(request, args, tool, problem)
+        if not isinstance(verdict, _Allowed):
+            return verdict
+        if verdict.edited is None:
+            outcome, decision = await self._run(request, tool, args), verdict.decision
+        else:  # a result has no field for what it was run with; whoever reads the record must find it
+            outcome = await self._run(request, tool, verdict.edited)
+            decision = Decision.model_validate({**verdict.decision.to_wire(), "editedArgs": verdict.edited})
+        return outcome.answer(request.request_id, decision)
+
+    async def _decide_tool(
+        self, request: ToolRequest, args: dict[str, Any], tool: Tool | None, problem: str | None
+    ) -> _Allowed | ToolDenial | None:
+        decision = await self._policy(request, args, tool)
+        if decision.is_allow:
+            return _Allowed(Decision(by=decision.by, reason=decision.reason), None)
+        if not decision.is_ask:
+            return _policy_denial(request, decision)
+        for _ in range(_TRIES):
+            approval = await self._asker.approve(request, decision, problem)
+            if approval.verdict == "pause":
+                return None
+            word = Decision(by=approval.by, reason=approval.reason)
+            if not approval.is_yes:
+                denial = _denial(request, approval.reason or "the user said no", word)
+                if approval.verdict == "cancel":
+                    raise EndTurn(denial, approval.reason)
+                return denial
+            if approval.args is None:
+                return _Allowed(word, None)
+            edited = copy.deepcopy(approval.args)
+            refused = tool.check(edited) if tool is not None else None
+            if refused is None:
+                # The person's arguments pass the policy again: an edit may not go where the model could not.
+                again = await self._policy(request, edited, tool, edited=True)
+                return _policy_denial(request, again) if again.strictness > 1 else _Allowed(word, edited)
+            problem = refused.data["error"]["message"]
+        return _denial(request, "invalid_edit: the edited arguments do not fit", Decision(by="host", reason=problem))
+
+    async def _policy(
+        self, request: ToolRequest, args: dict[str, Any], tool: Tool | None, *, edited: bool = False
+    ) -> PolicyDecision:
+        owner = "agent" if tool is None else "host"
+        annotations = self._own_annotations(request.name) if tool is None else tool.descriptor.annotations
+        question = PolicyRequest(
+            tool=request.name,
+            args=copy.deepcopy(args),  # what a policy does to them must not reach the tool
+            annotations=annotations,
+            owner=owner,
+            request_id=request.request_id,
+            edited=edited,
+            **self._facts(request),
+        )
+        return await decide(self._settings.policy, question)
+
+    def _own_annotations(self, name: str) -> ToolAnnotations | None:
+        agents = [self._descriptor]
+        while agents:
+            agent = agents.pop(0)
+            for descriptor in agent.own_tools:
+                if descriptor.name == name:
+                    return descriptor.annotations
+            agents.extend(agent.sub_agents)
+        return None
+
+    async def _run(self, request: ToolRequest, tool: Tool, args: dict[str, Any]) -> ToolOutcome:
+        """Run a host tool in one of the free places; waiting for a place or a person is not its time. Rule: HITL-11."""
+        settings = self._settings
+        limit_s = settings.tool_timeout_s if tool.timeout_s is None else tool.timeout_s
+        context = ToolContext(
+            request.request_id,
+            tool_name=tool.name,
+            session_id=request.session_id,
+            turn_id=request.turn_id,
+            thread_id=request.thread_id,
+        )
+        outcome: ToolOutcome | None = None
+        async with self._slots:
+            try:
+                with self.tools.running():
+                    async with anyio.create_task_group() as progress:
+                        progress.start_soon(context.forward, self._send_progress)
+                        with anyio.move_on_after(limit_s) as scope:
+                            outcome = await tool.run(
+                                args, context, limiter=self._threads, expose_errors=settings.expose_tool_errors
+                            )
+                        context.finish()
+            finally:
+                context.cancel()
+                if context.thread_running:
+                    self.still_running.append(request.request_id)
+                    logger.warning("tool %r was given up; its thread still runs", tool.name)
+        if outcome is None or (scope.cancel_called and outcome.is_error):
+            running = True if context.thread_running else None
+            outcome = ToolOutcome.failure("tool_timeout", f"no result within {limit_s} s", stillRunning=running)
+        return outcome
+
+    # --- questions ----------------------------------------------------------------------------------------------
+
+    async def _answer_question(self, request: ElicitationRequest, problem: str | None) -> ElicitationAnswer | None:
+        if request.kind == "tool_confirmation" and request.tool_request_id is not None:
+            # A tool that brings its own confirmation is not asked for by needs: the policy's no holds here.
+            call = await self._find_request(request.tool_request_id)
+            if call is not None:
+                decision = await self._policy(call, call.args or {}, None)
+                if decision.strictness > 1:
+                    return _question_answer(request, "decline", Decision(by=decision.by, reason=decision.reason))
+        return await self._asker.ask(request, problem)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Allowed:
+    """The call may run: by whose word, and with which arguments when they were edited."""
+
+    decision: Decision
+    edited: dict[str, Any] | None
+
+
+def _denial(request: ToolRequest, reason: str, decision: Decision) -> ToolDenial:
+    return ToolDenial(request_id=request.request_id, reason=reason, decision=decision)
+
+
+def _policy_denial(request: ToolRequest, decision: PolicyDecision) -> ToolDenial:
+    reason = decision.reason or f"the host's policy does not allow {request.name}"
+    return _denial(request, reason, Decision(by=decision.by, reason=decision.reason))
+
+
+def _question_answer(request: ElicitationRequest, action: str, decision: Decision) -> ElicitationAnswer:
+    return ElicitationAnswer(request_id=request.request_id, action=action, decision=decision)

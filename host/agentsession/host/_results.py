@@ -1,0 +1,115 @@
+"""What a turn came to: its end, its answers, its text, what it used, and how long who took.
+
+Not for: running it (``_turn.py``). May import: anyio, ``protocol``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+
+import anyio
+
+from agentsession.protocol import Answer, Error, Receipt, StreamEnd, Usage
+
+__all__ = ["Answered", "Stopwatch", "TurnResult", "UsageTotals"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Answered:
+    """One answer that the host gave, and what became of it."""
+
+    answer: Answer
+    receipt: Receipt
+
+
+@dataclasses.dataclass(slots=True)
+class UsageTotals:
+    """The sum of the usage events of a turn. A count that no call reported is ``None``, not 0."""
+
+    calls: int = 0
+    """Model calls that reported usage."""
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    total_tokens: int | None = None
+    cost: float | None = None
+    """US dollars, of the calls that reported it."""
+    cost_complete: bool = True
+    """Whether every call reported its cost; when not, ``cost`` is a lower bound."""
+
+    def add(self, usage: Usage) -> None:
+        """Count one model call."""
+        self.calls += 1
+        self.input_tokens = _plus(self.input_tokens, usage.input_tokens)
+        self.output_tokens = _plus(self.output_tokens, usage.output_tokens)
+        self.cached_tokens = _plus(self.cached_tokens, usage.cached_tokens)
+        self.reasoning_tokens = _plus(self.reasoning_tokens, usage.reasoning_tokens)
+        self.total_tokens = _plus(self.total_tokens, usage.total_tokens)
+        if usage.cost is None:
+            self.cost_complete = False
+        else:
+            self.cost = (self.cost or 0.0) + usage.cost
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TurnResult:
+    """How a turn ended, or where it waits."""
+
+    end: StreamEnd
+    """The last stream's end; with reason ``input_required`` the turn waits and ``run_turn(session)`` continues it."""
+    text: str
+    """What the agent said last on the main thread."""
+    messages: tuple[str, ...] = ()
+    """The text of each of its messages on the main thread."""
+    answers: tuple[Answered, ...] = ()
+    """Every answer of the host, with its receipt, progress left out."""
+    unanswered: tuple[str, ...] = ()
+    """The requests that wait for the host."""
+    usage: UsageTotals
+    errors: tuple[Error, ...] = ()
+    still_running: tuple[str, ...] = ()
+    """Requests whose sync tool was given up and whose thread could not be stopped: it may still have effects."""
+    elapsed_s: float = 0.0
+    people_s: float = 0.0
+    """Seconds in which at least one person was asked."""
+    tools_s: float = 0.0
+    """Seconds in which at least one host tool ran."""
+
+    @property
+    def completed(self) -> bool:
+        """Whether the turn came to its own end."""
+        return self.end.reason == "completed"
+
+
+class Stopwatch:
+    """Measures the union of overlapping stretches, by the clock of the event loop."""
+
+    def __init__(self) -> None:
+        self._total = 0.0
+        self._running = 0
+        self._since = 0.0
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Count the time inside, once however many are inside."""
+        if self._running == 0:
+            self._since = anyio.current_time()
+        self._running += 1
+        try:
+            yield
+        finally:
+            self._running -= 1
+            if self._running == 0:
+                self._total += anyio.current_time() - self._since
+
+    @property
+    def total_s(self) -> float:
+        """Seconds so far."""
+        return self._total + (anyio.current_time() - self._since if self._running else 0.0)
+
+
+def _plus(total: int | None, more: int | None) -> int | None:
+    return total if more is None else (total or 0) + more

@@ -1,0 +1,34 @@
+"""A host's choices, made once and shared by its turns. May import: ``_elicitation``, ``_policy``, ``_tools``."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Awaitable, Callable
+
+from agentsession.host._elicitation import ElicitationChannel
+from agentsession.host._policy import Policy
+from agentsession.host._tools import ToolProvider
+from agentsession.protocol import Answer, Event, Receipt
+
+__all__ = ["AnswerObserver", "Observer", "Settings"]
+
+Observer = Callable[[Event], Awaitable[None] | None]
+"""Called for every event of the record, in order; what it raises is logged and changes nothing."""
+
+AnswerObserver = Callable[[Answer, Receipt], Awaitable[None] | None]
+"""Called for every answer that the host gave, with its receipt."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """See :class:`agentsession.host.Host` for what each of them means."""
+
+    tools: ToolProvider
+    policy: Policy
+    channel: ElicitationChannel
+    observer: Observer | None
+    on_answer: AnswerObserver | None
+    tool_timeout_s: float | None
+    max_parallel_tools: int
+    expose_tool_errors: bool
+    abort_grace_s: float

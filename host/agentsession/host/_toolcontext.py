@@ -1,0 +1,148 @@
+"""What a running host tool may ask for: its request's id, a way to report progress, whether to stop.
+
+Not for: the tools themselves (``_tools.py``). Rules carried: TOOL-12 (no update after the response).
+May import: anyio, ``protocol``.
+"""
+
+from __future__ import annotations
+
+import collections
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import anyio.from_thread
+
+from agentsession.protocol import Content, ToolProgress, as_content, to_json
+
+__all__ = ["ToolCancelled", "ToolContext"]
+
+logger = logging.getLogger("agentsession.host")
+
+_PROGRESS_KEPT = 64
+
+
+class ToolCancelled(Exception):
+    """Raised by :meth:`ToolContext.raise_if_cancelled`: the call was given up and its result will not be used."""
+
+
+class ToolContext:
+    """Injected into a tool that has a parameter annotated with it; the model does not see that parameter.
+
+    All methods may be called from the event loop and from a worker thread.
+    """
+
+    def __init__(
+        self,
+        request_id: str,
+        *,
+        tool_name: str = "",
+        session_id: str = "",
+        turn_id: str | None = None,
+        thread_id: str | None = None,
+    ) -> None:
+        self.request_id = request_id
+        self.tool_name = tool_name
+        self.session_id = session_id
+        self.turn_id = turn_id
+        self.thread_id = thread_id
+        """The agent thread that asked; ``None`` is the main one."""
+        self.returned = False
+        self._home = threading.get_ident()
+        self._cancelled = threading.Event()
+        self._thread_running = False
+        self._done = False
+        self._updates: collections.deque[ToolProgress] = collections.deque(maxlen=_PROGRESS_KEPT)
+        self._wake: Callable[[], None] | None = None
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the call was given up. A sync tool that runs long should look now and then: nothing can stop it."""
+        return self._cancelled.is_set()
+
+    def raise_if_cancelled(self) -> None:
+        """Raise :class:`ToolCancelled` once the call was given up."""
+        if self.cancelled:
+            raise ToolCancelled(f"{self.tool_name or 'the tool'} was given up")
+
+    @property
+    def thread_running(self) -> bool:
+        """Whether a worker thread still runs the tool, also after the call was given up."""
+        return self._thread_running
+
+    def progress(
+        self,
+        progress: float | None = None,
+        total: float | None = None,
+        *,
+        content: Content | None = None,
+        data: Any = None,
+    ) -> None:
+        """Tell people how far the tool is. Never reaches the model; only the newest few wait when they cannot be sent.
+
+        Raises :class:`JsonError` for ``data`` that JSON cannot say.
+        """
+        if self._done or self.cancelled:
+            return
+        given = {} if data is None else {"data": to_json(data)}
+        update = ToolProgress(
+            request_id=self.request_id, progress=progress, total=total, content=as_content(content), **given
+        )
+        self._updates.append(update)
+        if self._wake is None:
+            return
+        if threading.get_ident() == self._home:
+            self._wake()
+            return
+        try:
+            anyio.from_thread.run_sync(self._wake)
+        except RuntimeError:  # the loop has ended, or this thread is not one of anyio's: the update waits
+            logger.debug("progress of %s could not be sent at once", self.request_id)
+
+    # --- for whoever runs the tool ------------------------------------------------------------------------------
+
+    def cancel(self) -> None:
+        """Mark the call as given up."""
+        self._cancelled.set()
+
+    def take_updates(self) -> list[ToolProgress]:
+        """The updates that were not taken yet, oldest first."""
+        taken: list[ToolProgress] = []
+        while self._updates:
+            taken.append(self._updates.popleft())
+        return taken
+
+    async def forward(self, send: Callable[[ToolProgress], Any]) -> None:
+        """Await ``send`` for each update, until :meth:`finish`; what was reported before it is still sent."""
+        while True:
+            wake = anyio.Event()
+            self._wake = wake.set
+            for update in self.take_updates():
+                await send(update)
+            if self._done:
+                return
+            if not self._updates:
+                await wake.wait()
+
+    def finish(self) -> None:
+        """No more updates: later ones are dropped. Rule: TOOL-12."""
+        self._done = True
+        if self._wake is not None:
+            self._wake()
+
+    def run_in_thread(self, call: Callable[[], Any]) -> tuple[bool, Any]:
+        """Call in a worker thread; returns whether it failed, and the value or exception.
+
+        Returned, not raised: a future cannot carry a StopIteration, and a SystemExit must not travel through the loop.
+        """
+        self._thread_running = True
+        try:
+            return False, call()
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - handed to the caller, who raises it
+            return True, error
+        finally:
+            self._thread_running = False
+            if self.cancelled:
+                logger.info("tool %r ended after it was given up (%s)", self.tool_name, self.request_id)

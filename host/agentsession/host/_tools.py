@@ -1,0 +1,443 @@
+"""Host tools: typed Python functions that a model may call, and the box they are kept in.
+
+Not for: whether a call may run (``_policy.py``), when and how many at once (``_turn.py``).
+Rules carried: TOOL-04, SEC-01 (no traceback in a result). May import: anyio, ``_signature``, ``protocol``.
+
+A tool never raises to its caller. Bad arguments, a value that JSON cannot say, an exception: each becomes a result that
+the model can read, ``{"error": {"code", "message", ...}}`` with ``is_error``. The codes are in :data:`ERROR_CODES`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import difflib
+import functools
+import inspect
+import logging
+import math
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, Protocol, overload, runtime_checkable
+
+import anyio
+import anyio.to_thread
+from pydantic import ValidationError
+
+from agentsession.host._signature import ArgumentsRefused, SchemaCheck, Signature, read_signature
+from agentsession.host._toolcontext import ToolContext
+from agentsession.protocol import (
+    CONTENT_TYPES,
+    ConfigurationError,
+    Content,
+    Decision,
+    JsonError,
+    Model,
+    ToolAnnotations,
+    ToolDescriptor,
+    ToolResult,
+    as_content,
+    repair_text,
+    to_json,
+)
+
+__all__ = ["ERROR_CODES", "Tool", "ToolBox", "ToolError", "ToolLike", "ToolOutcome", "ToolProvider", "tool"]
+
+logger = logging.getLogger("agentsession.host")
+
+ERROR_CODES: Final = {
+    "invalid_arguments": "the arguments do not fit the tool's schema; nothing ran",
+    "unknown_tool": "the host has no tool of this name; nothing ran",
+    "tool_failed": "the tool raised; its effects may be partial",
+    "tool_timeout": "the tool did not end in time; its effects may be partial",
+    "unserializable_result": "the tool ran, and returned what JSON cannot say",
+    "cancelled": "the tool was stopped; its effects may be partial",
+    "host_error": "the host itself failed at this request",
+}
+"""The codes of error results that hosts make themselves; a tool may use its own with :class:`ToolError`."""
+
+_TEXT_LIMIT = 2_000
+_NOT_GIVEN: Any = object()
+
+
+class ToolError(Exception):
+    """Raised by a tool to tell the model on purpose what went wrong; the message is always shown.
+
+    ``code`` is the tool's own word for it; ``details`` join it in the result.
+    """
+
+    def __init__(self, message: str, *, code: str = "tool_failed", **details: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.details = details
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ToolOutcome:
+    """What a tool call came to. A tool may return one itself, to give content beside or instead of data."""
+
+    data: Any = _NOT_GIVEN
+    """What the model gets: any JSON. Left out when not given."""
+    content: Content | None = None
+    """Parts such as text, media, diffs."""
+    is_error: bool = False
+    display: dict[str, Any] | None = None
+    """For people's screens; never reaches the model."""
+
+    @classmethod
+    def failure(cls, code: str, message: str, **details: Any) -> ToolOutcome:
+        """A result that says what went wrong, for the model to read."""
+        error = {"code": code, "message": _shortened(message), **details}
+        return cls(data={"error": {name: value for name, value in error.items() if value is not None}}, is_error=True)
+
+    @property
+    def error_code(self) -> str | None:
+        """The code of an error result, if it has one."""
+        error = self.data.get("error") if self.is_error and isinstance(self.data, dict) else None
+        code = error.get("code") if isinstance(error, dict) else None
+        return code if isinstance(code, str) else None
+
+    def answer(self, request_id: str, decision: Decision | None = None) -> ToolResult:
+        """As the answer to a request. Raises :class:`JsonError` or pydantic's error for what cannot be said."""
+        given: dict[str, Any] = {} if self.data is _NOT_GIVEN else {"data": to_json(self.data)}
+        if self.display is not None:
+            given["display"] = to_json(self.display)
+        if decision is not None:
+            given["decision"] = decision
+        return ToolResult(request_id=request_id, content=as_content(self.content), is_error=self.is_error, **given)
+
+
+class Tool:
+    """One tool: what the model is told of it, and the function behind it.
+
+    Build one with :func:`tool` or :meth:`from_function`; with a descriptor of your own, the function gets the arguments
+    as one dictionary (and the :class:`ToolContext`, if it takes a second parameter). Calling a tool calls its function.
+    """
+
+    def __init__(
+        self,
+        descriptor: ToolDescriptor,
+        function: Callable[..., Any],
+        *,
+        timeout_s: float | None = None,
+        expose_errors: bool | None = None,
+        _signature: Signature | None = None,
+    ) -> None:
+        self.descriptor = descriptor
+        self.timeout_s = timeout_s
+        """Seconds it may run; ``None`` leaves it to the host."""
+        self.expose_errors = expose_errors
+        """Whether the model sees the message of an exception; ``None`` leaves it to the host."""
+        self._function = function
+        self._signature = _signature
+        self._schema = SchemaCheck(descriptor.parameters_schema, descriptor.name)
+        self._wants_context = _signature is None and _positional_count(function) > 1
+        if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
+            raise ConfigurationError(
+                f"tool {descriptor.name!r} is a generator",
+                expected="a function that returns its result",
+                fix="return the whole result, and report on the way with ToolContext.progress",
+            )
+        functools.update_wrapper(self, function, updated=())
+
+    @classmethod
+    def from_function(
+        cls,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        display_name: str | None = None,
+        annotations: ToolAnnotations | None = None,
+        output_schema: Mapping[str, Any] | None = None,
+        timeout_s: float | None = None,
+        expose_errors: bool | None = None,
+        names: Mapping[str, Any] | None = None,
+    ) -> Tool:
+        """A tool from a typed function: schema from its signature, texts from its docstring.
+
+        ``names`` are local names that its annotations may use. Raises :class:`ConfigurationError`.
+        """
+        name = name or getattr(function, "__name__", None) or type(function).__name__
+        if name == "<lambda>":
+            raise ConfigurationError("a lambda has no name for the model", fix="give name=..., or use a def")
+        signature = read_signature(function, name, ToolContext, names)
+        descriptor = ToolDescriptor(
+            name=name,
+            display_name=display_name,
+            description=description or signature.description or None,
+            parameters_schema=signature.schema,
+            output_schema=dict(output_schema) if output_schema is not None else None,
+            annotations=annotations,
+            owner="host",
+        )
+        return cls(descriptor, function, timeout_s=timeout_s, expose_errors=expose_errors, _signature=signature)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"Tool({self.name!r})"
+
+    @property
+    def name(self) -> str:
+        """The name that the model uses."""
+        return self.descriptor.name
+
+    def check(self, args: object) -> ToolOutcome | None:
+        """The error result for arguments that do not fit the published schema, or ``None``. Nothing runs."""
+        try:
+            self._schema(args)
+        except ArgumentsRefused as refused:
+            return ToolOutcome.failure("invalid_arguments", refused.message, path=refused.path)
+        return None
+
+    async def run(
+        self,
+        args: object,
+        context: ToolContext | None = None,
+        *,
+        limiter: anyio.CapacityLimiter | None = None,
+        expose_errors: bool = True,
+    ) -> ToolOutcome:
+        """Check the arguments and call the function: async ones here, sync ones in a worker thread of ``limiter``.
+
+        Raises nothing but cancellation, which leaves a worker thread running (``context.thread_running``).
+        """
+        refused = self.check(args)
+        if refused is not None:
+            return refused
+        assert isinstance(args, dict)  # the check above
+        context = context or ToolContext("direct", tool_name=self.name)
+        expose = expose_errors if self.expose_errors is None else self.expose_errors
+        try:
+            value = await self._call(args, context, limiter)
+            return _outcome(value)
+        except ArgumentsRefused as problem:
+            return ToolOutcome.failure("invalid_arguments", problem.message, path=problem.path)
+        except ToolError as problem:
+            return _checked(ToolOutcome.failure(problem.code, problem.message, **problem.details))
+        except (JsonError, ValidationError) as problem:
+            if not context.returned:
+                return _raised(self.name, problem, expose)
+            path = problem.path if isinstance(problem, JsonError) else None
+            return ToolOutcome.failure("unserializable_result", str(problem), path=path)
+        except anyio.get_cancelled_exc_class() as problem:
+            context.cancel()
+            if _is_cancelled():
+                raise
+            # The tool awaited something that was cancelled elsewhere: a failure of the tool, not of its caller.
+            return _raised(self.name, problem, expose)
+        except (Exception, SystemExit) as problem:  # noqa: BLE001 - a tool's failure is a result (SystemExit: it must not end the host)
+            return _raised(self.name, problem, expose)
+
+    async def _call(self, args: dict[str, Any], context: ToolContext, limiter: anyio.CapacityLimiter | None) -> Any:
+        if self._signature is not None:
+            positional, named = self._signature.bind(args, context)
+        else:
+            positional, named = ([args, context] if self._wants_context else [args]), {}
+        call = functools.partial(self._function, *positional, **named)
+        if _is_async(self._function):
+            value = await call()
+        else:
+            # A thread cannot be stopped: on cancellation it is left, and the host says so (bug report R25).
+            failed, value = await anyio.to_thread.run_sync(
+                context.run_in_thread, call, abandon_on_cancel=True, limiter=limiter
+            )
+            if failed:
+                raise value
+            if inspect.isawaitable(value):
+                value = await value
+        context.returned = True
+        return value
+
+
+@overload
+def tool(function: Callable[..., Any], /) -> Tool: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    display_name: str | None = None,
+    read_only: bool | None = None,
+    destructive: bool | None = None,
+    idempotent: bool | None = None,
+    open_world: bool | None = None,
+    long_running: bool | None = None,
+    category: str | None = None,
+    output_schema: Mapping[str, Any] | None = None,
+    timeout_s: float | None = None,
+    expose_errors: bool | None = None,
+) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    display_name: str | None = None,
+    read_only: bool | None = None,
+    destructive: bool | None = None,
+    idempotent: bool | None = None,
+    open_world: bool | None = None,
+    long_running: bool | None = None,
+    category: str | None = None,
+    output_schema: Mapping[str, Any] | None = None,
+    timeout_s: float | None = None,
+    expose_errors: bool | None = None,
+) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Make a tool of a typed function: ``@tool`` or ``@tool(read_only=True)``.
+
+    The annotations say what the tool does to the world; policies read them. Raises :class:`ConfigurationError`.
+    """
+    marks = {
+        "read_only": read_only,
+        "destructive": destructive,
+        "idempotent": idempotent,
+        "open_world": open_world,
+        "long_running": long_running,
+        "category": category,
+    }
+    given = {mark: value for mark, value in marks.items() if value is not None}
+    names = dict(sys._getframe(1).f_locals)  # so that annotations may name types that are local to the caller
+
+    def make(function: Callable[..., Any]) -> Tool:
+        return Tool.from_function(
+            function,
+            name=name,
+            description=description,
+            display_name=display_name,
+            annotations=ToolAnnotations.model_validate(given) if given else None,
+            output_schema=output_schema,
+            timeout_s=timeout_s,
+            expose_errors=expose_errors,
+            names=names,
+        )
+
+    return make if function is None else make(function)
+
+
+ToolLike = Tool | Callable[..., Any] | tuple[ToolDescriptor, Callable[..., Any]]
+"""What can be put in a :class:`ToolBox`: a tool, a typed function, or a descriptor with a function of a dictionary."""
+
+
+@runtime_checkable
+class ToolProvider(Protocol):
+    """Where a host finds tools; a :class:`ToolBox` is one, a connection to a tool server may be another."""
+
+    @property
+    def descriptors(self) -> list[ToolDescriptor]:
+        """What is declared to the agent."""
+        ...
+
+    def get(self, name: str | None) -> Tool | None:
+        """The tool of this name, if there is one."""
+        ...
+
+
+class ToolBox:
+    """Tools by name. Two of one name are refused: which of them ran would depend on their order."""
+
+    def __init__(self, tools: Iterable[ToolLike] = ()) -> None:
+        self._tools: dict[str, Tool] = {}
+        for item in tools:
+            self.add(item)
+
+    def add(self, item: ToolLike) -> Tool:
+        """Put a tool in. Raises :class:`ConfigurationError` when its name is taken."""
+        if isinstance(item, tuple):
+            item = Tool(*item)
+        elif not isinstance(item, Tool):
+            item = Tool.from_function(item)
+        if item.name in self._tools:
+            raise ConfigurationError(f"two tools are called {item.name!r}", fix="rename one: @tool(name=...)")
+        self._tools[item.name] = item
+        return item
+
+    @property
+    def descriptors(self) -> list[ToolDescriptor]:
+        """What is declared to the agent, in the order of adding."""
+        return [item.descriptor for item in self._tools.values()]
+
+    def get(self, name: str | None) -> Tool | None:
+        """The tool of this name, if there is one."""
+        return self._tools.get(name) if name else None
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools.values())
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tools
+
+    async def run(self, name: str | None, args: object, context: ToolContext | None = None) -> ToolOutcome:
+        """Run a tool by name; a name that is not here is an error result, like bad arguments. Policy is not asked."""
+        found = self.get(name)
+        return unknown_tool(name, self._tools) if found is None else await found.run(args, context)
+
+
+def unknown_tool(name: str | None, known: Iterable[str]) -> ToolOutcome:
+    """The error result for a tool that the host does not have."""
+    if not name:
+        return ToolOutcome.failure("unknown_tool", "the call names no tool", name="")
+    near = difflib.get_close_matches(name, list(known), n=1)
+    hint = f'; did you mean "{near[0]}"?' if near else ""
+    return ToolOutcome.failure("unknown_tool", f'there is no tool "{name[:100]}"{hint}', name=name[:100])
+
+
+def _outcome(value: Any) -> ToolOutcome:
+    if isinstance(value, ToolOutcome):
+        return _checked(value)
+    if _is_part(value):
+        return ToolOutcome(content=[value])
+    if isinstance(value, list) and value and all(_is_part(item) for item in value):
+        return ToolOutcome(content=value)
+    return ToolOutcome(data=to_json(value))
+
+
+def _checked(outcome: ToolOutcome) -> ToolOutcome:
+    outcome.answer("check")
+    return outcome
+
+
+def _is_part(value: Any) -> bool:
+    return isinstance(value, Model) and getattr(value, "type", None) in CONTENT_TYPES
+
+
+def _raised(name: str, error: BaseException, expose: bool) -> ToolOutcome:
+    logger.warning("tool %r failed: %s", name, type(error).__name__, exc_info=error)
+    kind = type(error).__name__
+    message = f"{kind}: {error}" if expose and str(error) else kind
+    return ToolOutcome.failure("tool_failed", message, type=kind)
+
+
+def _shortened(text: str) -> str:
+    text = repair_text(text)
+    return text if len(text) <= _TEXT_LIMIT else text[: _TEXT_LIMIT - 3] + "..."
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    while isinstance(function, functools.partial):
+        function = function.func
+    method = getattr(function, "__call__", None)  # noqa: B004 - the method itself is wanted, not whether it exists
+    return any(inspect.iscoroutinefunction(item) for item in (function, method))
+
+
+def _positional_count(function: Callable[..., Any]) -> int:
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(parameter.kind in kinds for parameter in inspect.signature(function).parameters.values())
+
+
+def _is_cancelled() -> bool:
+    """Whether a cancellation that arrived was meant for the current task."""
+    if anyio.current_effective_deadline() == -math.inf:
+        return True
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return True  # trio, where nobody can forge one
+    return task is None or task.cancelling() > 0

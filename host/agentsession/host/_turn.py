@@ -1,0 +1,454 @@
+"""A whole turn: read the stream, serve each request as soon as it is emitted, continue until the turn's end.
+
+Not for: what the answer to a request is (``_requests.py``). Rules carried: TURN-01, TOOL-06 to TOOL-09, CTL-01.
+May import: anyio, ``_requests``, ``_results``, ``_settings``, ``protocol``.
+
+Theory of operation. One task reads; each pending request is served by a task of its own, in the turn's task group,
+which is entered and left inside :meth:`Turn.run`. Answers go to ``respond`` at once, so that a run need not pause.
+When the stream ends ``input_required`` the reader waits until every request was answered or left, watching the record
+meanwhile (another client may answer, or abort), and then continues with ``stream()``. Only requests that the session
+calls pending are served, and each at most once in a turn: a re-attached stream shows old requests again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import anyio
+import anyio.abc
+
+from agentsession.host._requests import EndTurn, Pipeline
+from agentsession.host._results import Answered, TurnResult, UsageTotals
+from agentsession.host._settings import Settings
+from agentsession.host._tools import ToolOutcome
+from agentsession.protocol import (
+    AgentEnd,
+    AgentSession,
+    AgentSessionError,
+    AgentStart,
+    Answer,
+    ConnectionLost,
+    Decision,
+    ElicitationAnswer,
+    ElicitationRequest,
+    ElicitationResponse,
+    Error,
+    Event,
+    ExecutionOptions,
+    Message,
+    MessageInput,
+    Model,
+    Receipt,
+    SessionUpdate,
+    StreamActive,
+    StreamEnd,
+    ToolDenial,
+    ToolGrant,
+    ToolProgress,
+    ToolRequest,
+    ToolResponse,
+    ToolResult,
+    Usage,
+    plain_text,
+)
+
+__all__ = ["Attached", "Turn"]
+
+logger = logging.getLogger("agentsession.host")
+
+_REFUSALS = 3
+"""How many answers a session may call invalid before the request is denied."""
+
+
+@dataclasses.dataclass(slots=True)
+class Attached:
+    """What a host remembers of a session between turns."""
+
+    cursor: int
+    """The last event that the observer saw."""
+    permission_mode: str = "default"
+    user_id: str | None = None
+
+
+@dataclasses.dataclass(slots=True)
+class _Serving:
+    scope: anyio.CancelScope
+    is_sending: bool = False
+
+
+class Turn:
+    """One turn of one session; made and run by :class:`agentsession.host.Host`."""
+
+    def __init__(self, settings: Settings, session: AgentSession, attached: Attached) -> None:
+        self._settings = settings
+        self._session = session
+        self._attached = attached
+        self._pipeline = Pipeline(settings, session.descriptor, self._facts, self._find_request, self._send_progress)
+        self._tasks: anyio.abc.TaskGroup
+        self._taken: set[str] = set()
+        self._serving: dict[str, _Serving] = {}
+        self._changed = anyio.Event()
+        self._has_stream = False
+        self._turn_id: str | None = None
+        self._waiting = anyio.CancelScope()
+        self._abort_started = False
+        self._abort_done = anyio.Event()
+        self._final: StreamEnd | None = None
+        self._failure: Exception | None = None
+        self._brackets: dict[str | None, list[str]] = {}
+        self._parents: dict[str | None, str | None] = {}
+        self._requests: dict[str, ToolRequest] = {}
+        self._answers: list[Answered] = []
+        self._messages: list[str] = []
+        self._errors: list[Error] = []
+        self._usage = UsageTotals()
+
+    async def run(
+        self, given: str | MessageInput | Answer | Sequence[Answer] | None, options: ExecutionOptions | None
+    ) -> TurnResult:
+        """Run until the turn ends, or waits for what nobody here will answer."""
+        started = anyio.current_time()
+        end: StreamEnd | None = None
+        failure: Exception | None = None
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            try:
+                end = await self._drive(given, options)
+            except anyio.get_cancelled_exc_class():
+                await self._abort_quietly("the host was cancelled")
+                raise
+            except Exception as error:  # noqa: BLE001 - raised again below, outside of the group that would wrap it
+                failure = error
+                if not isinstance(error, StreamActive):  # then what runs is another client's
+                    await self._abort_quietly("the host failed")
+            self._cancel_serving()
+        if failure is not None:
+            raise failure
+        assert end is not None  # _drive returned
+        return TurnResult(
+            end=end,
+            text=next((text for text in reversed(self._messages) if text), ""),
+            messages=tuple(self._messages),
+            answers=tuple(self._answers),
+            unanswered=tuple(request.request_id for request in self._session.pending),
+            usage=self._usage,
+            errors=tuple(self._errors),
+            still_running=tuple(self._pipeline.still_running),
+            elapsed_s=anyio.current_time() - started,
+            people_s=self._pipeline.people.total_s,
+            tools_s=self._pipeline.tools.total_s,
+        )
+
+    async def abort(self, reason: str | None) -> None:
+        """End the turn: host tools are cancelled, the session is aborted. Raises :class:`AbortTimeout`."""
+        self._abort_started = True
+        self._cancel_serving()
+        try:
+            await self._session.abort(reason)
+        finally:
+            self._abort_done.set()
+            self._wake()
+
+    # --- the reader ---------------------------------------------------------------------------------------------
+
+    async def _drive(
+        self, given: str | MessageInput | Answer | Sequence[Answer] | None, options: ExecutionOptions | None
+    ) -> StreamEnd:
+        end: StreamEnd | None = None
+        if isinstance(given, (str, MessageInput)):
+            end = await self._stream(given, options)
+        elif given is not None:
+            answers = [given] if isinstance(given, Model) else list(given)
+            self._taken.update(answer.request_id for answer in answers)
+            for answer in answers:
+                await self._send(answer)
+        while end is None or end.reason == "input_required":
+            self._serve_pending()
+            await self._settled()
+            if self._abort_started:
+                await self._abort_done.wait()
+            if self._failure is not None:
+                raise self._failure
+            if self._abort_started:
+                await self._catch_up()
+                return self._final or await self._last_end()
+            if self._final is not None:
+                return self._final
+            if self._session.pending:
+                return end or await self._last_end()
+            end = await self._stream(None, options)
+        return end
+
+    async def _stream(self, message: str | MessageInput | None, options: ExecutionOptions | None) -> StreamEnd:
+        async with self._session.stream(message, options) as stream:
+            self._has_stream = True
+            self._turn_id = stream.turn_id
+            async for event in stream:
+                if event.seq > self._attached.cursor + 1:
+                    await self._catch_up(event.seq)
+                await self._take(event)
+                self._serve(event)
+        if stream.end is None:
+            raise ConnectionLost("the stream stopped without its stream_end", where=f"stream {stream.stream_id}")
+        if stream.end.reason != "input_required":
+            self._cancel_serving()
+        return stream.end
+
+    async def _take(self, event: Event) -> None:
+        """Observe one event and keep what the turn needs of it."""
+        if event.seq > self._attached.cursor:  # else a re-attached stream: the observer had it
+            self._attached.cursor = event.seq
+            await observe(self._settings.observer, event)
+        if event.turn_id is not None and self._turn_id is not None and event.turn_id != self._turn_id:
+            return  # the settlement of the turn before
+        match event:
+            case AgentStart():
+                self._brackets.setdefault(event.thread_id, []).append(event.agent_id)
+                self._parents[event.thread_id] = event.parent_thread_id
+            case AgentEnd():
+                open_agents = self._brackets.get(event.thread_id, [])
+                if event.agent_id in open_agents:
+                    open_agents.remove(event.agent_id)
+            case ToolRequest(partial=False):
+                self._requests[event.request_id] = event
+            case ToolResponse() | ElicitationResponse():
+                self._settled_elsewhere(event.request_id)
+            case Message(partial=False, role="agent", thread_id=None):
+                self._messages.append(plain_text(event.content))
+            case Usage():
+                self._usage.add(event)
+            case Error():
+                self._errors.append(event)
+            case SessionUpdate() if event.permission_mode is not None:
+                self._attached.permission_mode = event.permission_mode
+            case StreamEnd() if event.reason != "input_required":
+                self._final = event
+            case _:
+                pass
+
+    async def _catch_up(self, before: int | None = None) -> None:
+        """Take what was recorded outside of this turn's streams: kept answers, updates, settlements."""
+        async for event in self._session.events(after=self._attached.cursor):
+            if before is not None and event.seq >= before:
+                return
+            await self._take(event)
+
+    async def _last_end(self) -> StreamEnd:
+        end: StreamEnd | None = None
+        async for event in self._session.events(types={"stream_end"}):
+            if isinstance(event, StreamEnd):
+                end = event
+        if end is None:
+            raise ConnectionLost("the record has no stream_end", where=f"session {self._session.session_id}")
+        return end
+
+    async def _settled(self) -> None:
+        """Wait until nothing is being served, or the turn ended; watch the record meanwhile."""
+        if not self._serving:
+            return
+        async with anyio.create_task_group() as watching:
+            watching.start_soon(self._watch)
+            while not self._is_watched_enough():
+                self._changed = anyio.Event()
+                await self._changed.wait()
+            self._waiting.cancel()
+
+    def _is_watched_enough(self) -> bool:
+        return not self._serving or self._final is not None or self._failure is not None or self._abort_started
+
+    async def _watch(self) -> None:
+        reader = self._session.events(after=self._attached.cursor, follow=True)
+        try:
+            while not self._is_watched_enough():
+                event: Event | None = None
+                with anyio.CancelScope() as self._waiting:  # only waiting is cut off, never an observer at its event
+                    event = await anext(reader, None)
+                if event is None:
+                    return
+                await self._take(event)
+                self._wake()
+        except Exception as error:  # noqa: BLE001 - raised by the reader, who waits for this
+            self._failure = error
+            self._wake()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await reader.aclose()
+
+    # --- serving ------------------------------------------------------------------------------------------------
+
+    def _serve_pending(self) -> None:
+        for request in self._session.pending:
+            self._start(request)
+
+    def _serve(self, event: Event) -> None:
+        if isinstance(event, ToolRequest) and not event.partial and event.needs != "none":
+            waits = True
+        else:
+            waits = isinstance(event, ElicitationRequest)
+        if not waits:
+            return
+        # Not everything that is shown waits: a re-attached stream repeats, a question may be cancelled in one step.
+        for request in self._session.pending:
+            if request.request_id == event.request_id:  # type: ignore[attr-defined]  # one of the two request classes
+                self._start(request)
+
+    def _start(self, request: ToolRequest | ElicitationRequest) -> None:
+        if request.request_id in self._taken or self._abort_started:
+            return
+        self._taken.add(request.request_id)
+        if isinstance(request, ToolRequest):
+            self._requests[request.request_id] = request
+        serving = self._serving[request.request_id] = _Serving(anyio.CancelScope())
+        self._tasks.start_soon(self._answer, request, serving)
+
+    async def _answer(self, request: ToolRequest | ElicitationRequest, serving: _Serving) -> None:
+        try:
+            with serving.scope:
+                await self._answer_until_taken(request, serving)
+        except AgentSessionError as error:  # the session is gone; the reader raises the same or ends
+            logger.warning("request %s could not be answered: %s", request.request_id, error.what)
+            self._failure = error
+        finally:
+            self._serving.pop(request.request_id, None)
+            self._wake()
+
+    async def _answer_until_taken(self, request: ToolRequest | ElicitationRequest, serving: _Serving) -> None:
+        problem: str | None = None
+        for _ in range(_REFUSALS):
+            ending: EndTurn | None = None
+            answer: Answer | None
+            try:
+                answer = await self._pipeline.answer(request, problem)
+            except EndTurn as end:
+                ending, answer = end, end.answer
+            except Exception as error:  # a defect of this host must not leave the agent waiting
+                logger.exception("the host failed at request %s", request.request_id)
+                answer = _host_error(request, type(error).__name__)
+            if answer is None:
+                return
+            serving.is_sending = True
+            receipt = await self._send(answer)
+            serving.is_sending = False
+            if ending is not None:
+                self._tasks.start_soon(self._abort_by_person, ending.reason)
+                return
+            if receipt.status != "invalid":
+                return
+            problem = receipt.reason or "the session refused the answer"
+            if not _is_a_persons(answer):
+                break  # asking again would run the tool again
+        serving.is_sending = True
+        await self._send(_host_error(request, f"the session refused the host's answer: {problem}"))
+
+    async def _abort_by_person(self, reason: str | None) -> None:
+        try:
+            await self.abort(reason or "cancelled by the user")
+        except AgentSessionError as error:
+            self._failure = error
+
+    async def _send(self, answer: Answer) -> Receipt:
+        (receipt,) = await self._session.respond(answer)
+        self._answers.append(Answered(answer, receipt))
+        if not receipt.ok:
+            logger.warning("answer to %s: %s %s", answer.request_id, receipt.status, receipt.reason or "")
+        if self._settings.on_answer is not None:
+            try:
+                called = self._settings.on_answer(answer, receipt)
+                if inspect.isawaitable(called):
+                    await called
+            except Exception:
+                logger.exception("on_answer failed")
+        return receipt
+
+    async def _send_progress(self, progress: ToolProgress) -> None:
+        try:
+            receipts = await self._session.respond(progress)
+        except AgentSessionError as error:
+            logger.debug("progress of %s was lost: %s", progress.request_id, error.what)
+            return
+        if any(not receipt.ok for receipt in receipts):
+            logger.debug("progress of %s was refused", progress.request_id)
+
+    def _settled_elsewhere(self, request_id: str) -> None:
+        """A response that this host is not just sending: what is asked or run for the request here is void."""
+        serving = self._serving.get(request_id)
+        if serving is not None and not serving.is_sending:
+            serving.scope.cancel()
+
+    def _cancel_serving(self) -> None:
+        for serving in self._serving.values():
+            serving.scope.cancel()
+
+    async def _abort_quietly(self, reason: str) -> None:
+        """After a failure or cancellation here: nothing of the turn may go on unattended."""
+        self._abort_started = True
+        self._cancel_serving()
+        if not self._has_stream or self._final is not None:
+            return
+        with anyio.move_on_after(self._settings.abort_grace_s, shield=True):
+            try:
+                await self._session.abort(reason)
+            except AgentSessionError as error:
+                logger.warning("abort after a failure: %s", error.what)
+
+    def _wake(self) -> None:
+        self._changed.set()
+
+    # --- facts --------------------------------------------------------------------------------------------------
+
+    def _facts(self, request: ToolRequest | ElicitationRequest) -> dict[str, Any]:
+        path = self._path(request.thread_id)
+        principal = request.agent_id or (path[-1] if path else self._session.descriptor.name)
+        path = path[: path.index(principal) + 1] if principal in path else [*path, principal]
+        return {
+            "principal": principal,
+            "principal_path": tuple(path),
+            "session_id": self._session.session_id,
+            "turn_id": request.turn_id,
+            "user_id": self._attached.user_id,
+            "permission_mode": self._attached.permission_mode,
+        }
+
+    def _path(self, thread_id: str | None) -> list[str]:
+        chain: list[str | None] = [thread_id]
+        while chain[-1] is not None and len(chain) < 64:
+            chain.append(self._parents.get(chain[-1]))
+        return [agent for thread in reversed(chain) for agent in self._brackets.get(thread, [])]
+
+    async def _find_request(self, request_id: str) -> ToolRequest | None:
+        found = self._requests.get(request_id)
+        if found is None:
+            async for event in self._session.events(types={"tool_request"}):
+                if isinstance(event, ToolRequest) and event.request_id == request_id and not event.partial:
+                    found = event
+        return found
+
+
+async def observe(observer: Any, event: Event) -> None:
+    """Call an observer, sync or async; what it raises is logged."""
+    if observer is None:
+        return
+    try:
+        called = observer(event)
+        if inspect.isawaitable(called):
+            await called
+    except Exception:
+        logger.exception("the observer failed at event #%s", event.seq)
+
+
+def _is_a_persons(answer: Answer) -> bool:
+    return isinstance(answer, ElicitationAnswer) or (isinstance(answer, ToolGrant) and answer.args is not None)
+
+
+def _host_error(request: ToolRequest | ElicitationRequest, message: str) -> Answer:
+    why = Decision(by="host", reason=message)
+    if isinstance(request, ElicitationRequest):
+        return ElicitationAnswer(request_id=request.request_id, action="cancel", decision=why)
+    if request.needs == "result":
+        result: ToolResult = ToolOutcome.failure("host_error", message).answer(request.request_id)
+        return result
+    return ToolDenial(request_id=request.request_id, reason=f"host_error: {message}", decision=why)

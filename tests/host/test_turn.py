@@ -1,0 +1,587 @@
+"""Whole turns of the host against a played session."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import anyio
+import pytest
+from tests.host.fake_session import FakeExecutor, FakeSession, Until, call, said
+
+from agentsession.host import (
+    Approval,
+    CallbackChannel,
+    Host,
+    NoChannel,
+    PolicyDecision,
+    Rule,
+    RulePolicy,
+    ScriptedChannel,
+    ToolContext,
+    TurnResult,
+    allow_all,
+    ask_all,
+    deny_all,
+    tool,
+)
+from agentsession.protocol import (
+    AgentDescriptor,
+    ConfigurationError,
+    ElicitationAnswer,
+    ElicitationRequest,
+    Event,
+    StreamActive,
+    ToolDenial,
+    ToolGrant,
+    ToolProgress,
+    ToolRequest,
+    ToolResult,
+    result,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+async def run(host: Host, session: FakeSession, message: Any = "go") -> TurnResult:
+    with anyio.fail_after(5):
+        return await host.run_turn(session, message)
+
+
+@tool
+def add(a: int, b: int = 1) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def answer_of(session: FakeSession, request_id: str) -> Any:
+    found = [a for a in session.answers if a.request_id == request_id and not isinstance(a, ToolProgress)]
+    assert len(found) == 1, found
+    return found[0]
+
+
+async def test_a_tool_runs_and_the_turn_continues_until_it_is_completed() -> None:
+    session = FakeSession([said("wait"), call("r1", "add", a=2, b=3)], [said("5")])
+    result = await run(Host(tools=[add], policy=allow_all), session)
+    assert result.completed
+    assert result.text == "5"
+    assert result.messages == ("wait", "5")
+    assert answer_of(session, "r1").data == 5
+    assert [(item.answer.request_id, item.receipt.status) for item in result.answers] == [("r1", "applied")]
+
+
+@pytest.mark.rule("TOOL-08")
+async def test_an_answer_is_given_while_the_stream_runs_so_that_it_need_not_pause() -> None:
+    session = FakeSession([call("r1", "add", a=1), Until(("r1",)), said("done")])
+    result = await run(Host(tools=[add], policy=allow_all), session)
+    assert result.completed
+    assert len([e for e in session.record if e.type == "stream_end"]) == 1  # type: ignore[attr-defined]
+
+
+async def test_parallel_requests_run_at_the_same_time() -> None:
+    both = anyio.Event()
+    inside: list[str] = []
+
+    @tool
+    async def meet(name: str) -> str:
+        inside.append(name)
+        if len(inside) == 2:
+            both.set()
+        await both.wait()
+        return name
+
+    session = FakeSession([call("r1", "meet", name="a"), call("r2", "meet", name="b")], [])
+    assert (await run(Host(tools=[meet], policy=allow_all), session)).completed
+
+
+async def test_no_more_tools_run_at_once_than_the_host_allows() -> None:
+    running = 0
+    most = 0
+
+    @tool
+    async def busy() -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        for _ in range(5):
+            await anyio.lowlevel.checkpoint()
+        running -= 1
+
+    session = FakeSession([call(f"r{i}", "busy") for i in range(6)], [])
+    assert (await run(Host(tools=[busy], policy=allow_all, max_parallel_tools=2), session)).completed
+    assert most == 2
+
+
+@pytest.mark.parametrize("name", ["subtract", "", "ad"])
+async def test_a_tool_that_the_host_does_not_have_is_an_error_result(name: str) -> None:
+    session = FakeSession([call("r1", name, a=1)], [said("sorry")])
+    result = await run(Host(tools=[add], policy=deny_all), session)
+    answer = answer_of(session, "r1")
+    assert result.completed
+    assert isinstance(answer, ToolResult)
+    assert answer.is_error
+    assert answer.data["error"]["code"] == "unknown_tool"
+
+
+@pytest.mark.rule("TOOL-04")
+async def test_bad_arguments_are_an_error_result_before_policy_and_person_are_asked() -> None:
+    def policy(request: Any) -> PolicyDecision:
+        raise AssertionError("asked")
+
+    session = FakeSession([call("r1", "add", a="x")], [])
+    await run(Host(tools=[add], policy=policy), session)
+    assert answer_of(session, "r1").data["error"] == {
+        "code": "invalid_arguments",
+        "message": "'x' is not of type 'integer'",
+        "path": "/a",
+    }
+
+
+async def test_the_policys_no_is_a_denial_with_its_rule_and_reason() -> None:
+    policy = RulePolicy([Rule("deny", "add", id="no-add", reason="no sums today")])
+    session = FakeSession([call("r1", "add", a=1)], [])
+    await run(Host(tools=[add], policy=policy), session)
+    answer = answer_of(session, "r1")
+    assert isinstance(answer, ToolDenial)
+    assert answer.reason == "no sums today"
+    assert answer.decision is not None
+    assert answer.decision.by == "policy:no-add"
+
+
+@pytest.mark.rule("TOOL-05")
+async def test_an_own_tool_of_the_agent_gets_a_grant_and_is_not_run_here() -> None:
+    session = FakeSession([call("r1", "add", "grant", a=1)], [])
+    await run(Host(tools=[add], policy=allow_all), session)
+    assert isinstance(answer_of(session, "r1"), ToolGrant)
+
+
+@pytest.mark.rule("TOOL-05")
+async def test_a_request_that_needs_nothing_and_a_partial_one_are_only_shown() -> None:
+    seen: list[Event] = []
+    partial = ToolRequest(request_id="r2", name="add", args_delta='{"a":', partial=True)
+    session = FakeSession([call("r1", "add", "none", a=1), partial])
+    result = await run(Host(tools=[add], policy=allow_all, observer=seen.append), session)
+    assert result.completed
+    assert session.answers == []
+    assert sum(isinstance(event, ToolRequest) for event in seen) == 2
+
+
+async def test_an_unknown_need_is_denied() -> None:
+    session = FakeSession([call("r1", "add", "blessing", a=1)], [])
+    await run(Host(tools=[add], policy=allow_all), session)
+    answer = answer_of(session, "r1")
+    assert isinstance(answer, ToolDenial)
+    assert answer.reason is not None
+    assert answer.reason.startswith("unsupported_needs")
+
+
+@pytest.mark.rule("HITL-03")
+async def test_a_yes_runs_the_tool_once() -> None:
+    channel = ScriptedChannel({"add": True})
+    session = FakeSession([call("r1", "add", a=1)], [])
+    await run(Host(tools=[add], policy=ask_all, channel=channel), session)
+    answer = answer_of(session, "r1")
+    assert answer.data == 2
+    assert answer.decision.by == "user"
+
+
+@pytest.mark.rule("HITL-02")
+@pytest.mark.parametrize("word", [False, Approval.no("too risky"), "yes", 1, None, "y", {"confirmed": True}])
+async def test_anything_but_a_clear_yes_runs_nothing(word: object) -> None:
+    session = FakeSession([call("r1", "add", a=1)], [])
+    channel = CallbackChannel(approve=lambda request, decision, position: word)
+    await run(Host(tools=[add], policy=ask_all, channel=channel), session)
+    assert isinstance(answer_of(session, "r1"), ToolDenial)
+
+
+@pytest.mark.rule("HITL-02")
+async def test_a_channel_that_raises_has_said_no() -> None:
+    def approve(request: Any, decision: Any, position: Any) -> bool:
+        raise ValueError("terminal gone")
+
+    session = FakeSession([call("r1", "add", a=1)], [])
+    await run(Host(tools=[add], policy=ask_all, channel=CallbackChannel(approve)), session)
+    assert answer_of(session, "r1").reason == "channel_error: ValueError"
+
+
+async def test_without_a_channel_what_would_be_asked_is_denied() -> None:
+    question = ElicitationRequest(request_id="q1", kind="clarification", message="Which?")
+    session = FakeSession([call("r1", "add", a=1), question], [])
+    await run(Host(tools=[add], policy=ask_all), session)
+    assert answer_of(session, "r1").reason.startswith("no_channel")
+    assert answer_of(session, "q1").action == "decline"
+
+
+@pytest.mark.rule("HITL-04")
+async def test_edited_arguments_pass_schema_and_policy_again() -> None:
+    policy = RulePolicy([Rule("deny", when=lambda args: args["a"] > 100, reason="too big"), Rule("ask_user")])
+    words = iter([Approval.yes({"a": "x"}), Approval.yes({"a": 500})])
+    problems: list[str | None] = []
+
+    def approve(request: Any, decision: Any, position: Any) -> Approval:
+        problems.append(position.problem)
+        return next(words)
+
+    session = FakeSession([call("r1", "add", a=1)], [])
+    await run(Host(tools=[add], policy=policy, channel=CallbackChannel(approve)), session)
+    assert problems == [None, "'x' is not of type 'integer'"]
+    assert isinstance(answer_of(session, "r1"), ToolDenial)
+    assert answer_of(session, "r1").reason == "too big"
+
+
+async def test_edited_arguments_are_what_runs_and_what_is_granted() -> None:
+    channel = ScriptedChannel({"add": Approval.yes({"a": 40, "b": 2})})
+    session = FakeSession([call("r1", "add", a=1), call("r2", "add", "grant", a=1)], [])
+    await run(Host(tools=[add], policy=ask_all, channel=channel), session)
+    assert answer_of(session, "r1").data == 42
+    assert answer_of(session, "r1").decision.to_wire()["editedArgs"] == {"a": 40, "b": 2}
+    assert answer_of(session, "r2").args == {"a": 40, "b": 2}
+
+
+async def test_people_are_asked_one_at_a_time_and_told_the_place() -> None:
+    asked = 0
+    places: list[tuple[int, int]] = []
+
+    async def approve(request: Any, decision: Any, position: Any) -> bool:
+        nonlocal asked
+        asked += 1
+        assert asked == 1
+        for _ in range(5):
+            await anyio.lowlevel.checkpoint()
+        asked -= 1
+        places.append((position.index, position.total))
+        return True
+
+    session = FakeSession([call(f"r{i}", "add", a=i) for i in range(3)], [])
+    await run(Host(tools=[add], policy=ask_all, channel=CallbackChannel(approve)), session)
+    assert [index for index, _ in places] == [1, 2, 3]
+    assert places[-1] == (3, 3)
+
+
+@pytest.mark.rule("HITL-11")
+async def test_waiting_for_a_person_is_not_the_tools_time() -> None:
+    async def approve(request: Any, decision: Any, position: Any) -> bool:
+        await anyio.sleep(0.2)
+        return True
+
+    session = FakeSession([call("r1", "add", a=1)], [])
+    host = Host(tools=[add], policy=ask_all, channel=CallbackChannel(approve), tool_timeout_s=0.1)
+    result = await run(host, session)
+    assert answer_of(session, "r1").data == 2
+    assert result.people_s >= 0.2
+
+
+async def test_a_cancel_denies_and_aborts_the_turn() -> None:
+    ran: list[int] = []
+
+    @tool
+    def note(n: int) -> None:
+        ran.append(n)
+
+    channel = ScriptedChannel([Approval.cancel("stop it"), True])
+    session = FakeSession([call("r1", "note", n=1), call("r2", "note", n=2)])
+    result = await run(Host(tools=[note], policy=ask_all, channel=channel), session)
+    assert result.end.reason == "aborted"
+    assert ran == []
+    assert session.aborts == ["stop it"]
+    assert session.pending == []
+
+
+async def test_a_slow_async_tool_is_cancelled_and_reported() -> None:
+    ended: list[str] = []
+
+    @tool(timeout_s=0.05)
+    async def slow() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.append("yes")
+
+    session = FakeSession([call("r1", "slow")], [said("gave up")])
+    result = await run(Host(tools=[slow], policy=allow_all), session)
+    assert answer_of(session, "r1").data["error"] == {"code": "tool_timeout", "message": "no result within 0.05 s"}
+    assert ended == ["yes"]
+    assert result.completed
+    assert result.still_running == ()
+
+
+async def test_a_slow_sync_tool_is_given_up_and_its_thread_reported() -> None:
+    release = threading.Event()
+
+    @tool(timeout_s=0.05)
+    def stuck() -> None:
+        release.wait(10)
+
+    session = FakeSession([call("r1", "stuck")], [])
+    try:
+        result = await run(Host(tools=[stuck], policy=allow_all), session)
+    finally:
+        release.set()
+    error = answer_of(session, "r1").data["error"]
+    assert error["code"] == "tool_timeout"
+    assert error["stillRunning"] is True
+    assert result.still_running == ("r1",)
+
+
+async def test_progress_is_forwarded_before_the_result() -> None:
+    @tool
+    def count(upto: int, context: ToolContext) -> str:
+        for number in range(upto):
+            context.progress(number + 1, upto)
+        return "counted"
+
+    session = FakeSession([call("r1", "count", upto=3), Until(("r1",))])
+    await run(Host(tools=[count], policy=allow_all), session)
+    assert [getattr(answer, "progress", "result") for answer in session.answers] == [1, 2, 3, "result"]
+
+
+async def test_an_observer_that_raises_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    seen: list[str] = []
+
+    async def observer(event: Event) -> None:
+        seen.append(event.type)  # type: ignore[attr-defined]
+        raise ValueError("no")
+
+    session = FakeSession([call("r1", "add", a=1)], [])
+    host = Host(tools=[add], policy=allow_all, observer=observer)
+    async with host.session(FakeExecutor(session)) as opened:  # type: ignore[arg-type]
+        assert (await run(host, opened)).completed  # type: ignore[arg-type]
+    assert seen == [event.type for event in session.record]  # type: ignore[attr-defined]
+    assert "observer failed" in caplog.text
+
+
+async def test_on_ask_pause_leaves_the_request_and_a_later_call_continues() -> None:
+    session = FakeSession([call("r1", "add", a=1)], [said("2")])
+    host = Host(tools=[add], policy=ask_all, on_ask="pause")
+    paused = await run(host, session)
+    assert paused.end.reason == "input_required"
+    assert paused.unanswered == ("r1",)
+    assert session.answers == []
+    later = Host(tools=[add], policy=ask_all, channel=ScriptedChannel([True]))
+    result = await run(later, session, None)
+    assert result.completed
+    assert answer_of(session, "r1").data == 2
+
+
+async def test_answers_made_elsewhere_continue_the_turn() -> None:
+    session = FakeSession([call("r1", "add", a=1)], [said("ok")])
+    host = Host(tools=[add], policy=ask_all, on_ask="pause")
+    await run(host, session)
+    assert (await run(host, session, result("r1", 99))).completed
+    assert answer_of(session, "r1").data == 99
+
+
+async def test_a_question_goes_to_the_person_and_an_invalid_answer_is_asked_again() -> None:
+    answers = iter(["eu", "us"])
+    problems: list[str | None] = []
+
+    def ask(request: Any, position: Any) -> ElicitationAnswer:
+        problems.append(position.problem)
+        return ElicitationAnswer(request_id="other", action="accept", content={"region": next(answers)})
+
+    question = ElicitationRequest(request_id="q1", kind="clarification", message="Where?")
+    session = FakeSession([question], [])
+    session.refuse["q1"] = 1
+    assert (await run(Host(channel=CallbackChannel(ask=ask)), session)).completed
+    assert problems == [None, "does not fit"]
+    assert [a.content["region"] for a in session.answers] == ["eu", "us"]  # type: ignore[union-attr]
+
+
+async def test_a_refused_result_is_never_run_again() -> None:
+    runs: list[int] = []
+
+    @tool
+    def once() -> None:
+        runs.append(1)
+
+    session = FakeSession([call("r1", "once")], [])
+    session.refuse["r1"] = 1
+    assert (await run(Host(tools=[once], policy=allow_all), session)).completed
+    assert runs == [1]
+    assert session.answers[-1].data["error"]["code"] == "host_error"  # type: ignore[union-attr]
+
+
+async def test_a_confirmation_that_an_own_tool_brings_obeys_the_policys_no() -> None:
+    confirm = ElicitationRequest(request_id="q1", kind="tool_confirmation", message="Sure?", tool_request_id="r1")
+    channel = ScriptedChannel(answers=[("accept", {"confirmed": True})])
+    session = FakeSession([call("r1", "wipe", "none"), confirm], [])
+    await run(Host(policy=deny_all, channel=channel), session)
+    assert answer_of(session, "q1").action == "decline"
+    assert channel.asked == []
+
+
+async def test_abort_cancels_host_tools_and_ends_the_turn() -> None:
+    started = anyio.Event()
+    ended: list[str] = []
+
+    @tool
+    async def slow() -> None:
+        started.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.append("cancelled")
+
+    session = FakeSession([call("r1", "slow"), Until(("r1",))])
+    host = Host(tools=[slow], policy=allow_all)
+    results: list[TurnResult] = []
+
+    async def turn() -> None:
+        results.append(await run(host, session))
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(turn)
+            await started.wait()
+            await host.abort("enough")
+    assert results[0].end.reason == "aborted"
+    assert ended == ["cancelled"]
+    assert session.answers == []
+
+
+async def test_abort_while_a_person_is_asked_between_streams() -> None:
+    asked = anyio.Event()
+
+    async def approve(request: Any, decision: Any, position: Any) -> bool:
+        asked.set()
+        await anyio.sleep_forever()
+        return True
+
+    session = FakeSession([call("r1", "add", a=1)])
+    host = Host(tools=[add], policy=ask_all, channel=CallbackChannel(approve))
+    results: list[TurnResult] = []
+
+    async def turn() -> None:
+        results.append(await run(host, session))
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(turn)
+            await asked.wait()
+            while session.state != "input_required":
+                await anyio.lowlevel.checkpoint()
+            await host.abort()
+    assert results[0].end.reason == "aborted"
+
+
+async def test_another_clients_answer_ends_the_question_here() -> None:
+    asked = anyio.Event()
+
+    async def approve(request: Any, decision: Any, position: Any) -> bool:
+        asked.set()
+        await anyio.sleep_forever()
+        return True
+
+    seen: list[str] = []
+    session = FakeSession([call("r1", "add", a=1)], [said("thanks")])
+    host = Host(
+        tools=[add],
+        policy=ask_all,
+        channel=CallbackChannel(approve),
+        observer=lambda event: seen.append(event.type),  # type: ignore[attr-defined]
+    )
+    results: list[TurnResult] = []
+
+    async def turn() -> None:
+        results.append(await run(host, session))
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(turn)
+            await asked.wait()
+            while session.state != "input_required":
+                await anyio.lowlevel.checkpoint()
+            await session.respond(result("r1", 7))
+    assert results[0].completed
+    assert results[0].answers == ()
+    assert seen == [event.type for event in session.record[1:]]  # type: ignore[attr-defined]
+
+
+async def test_cancelling_the_turn_aborts_the_session_and_its_tools() -> None:
+    started = anyio.Event()
+
+    @tool
+    async def slow() -> None:
+        started.set()
+        await anyio.sleep_forever()
+
+    session = FakeSession([call("r1", "slow"), Until(("r1",))])
+    host = Host(tools=[slow], policy=allow_all)
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(host.run_turn, session, "go")
+            await started.wait()
+            tasks.cancel_scope.cancel()
+    assert session.aborts == ["the host was cancelled"]
+    assert session.pending == []
+
+
+async def test_a_second_turn_at_once_is_refused_and_leaves_the_first_alone() -> None:
+    started = anyio.Event()
+    go_on = anyio.Event()
+
+    @tool
+    async def wait() -> None:
+        started.set()
+        await go_on.wait()
+
+    session = FakeSession([call("r1", "wait")], [])
+    host = Host(tools=[wait], policy=allow_all)
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(host.run_turn, session, "go")
+            await started.wait()
+            with pytest.raises(StreamActive):
+                await host.run_turn(session, "again")
+            assert session.aborts == []
+            go_on.set()
+
+
+async def test_a_new_message_over_a_pause_does_not_take_the_old_end_for_its_own() -> None:
+    seen: list[Event] = []
+    session = FakeSession([call("r1", "add", a=1)], [call("r2", "add", a=2)], [said("3")])
+    host = Host(
+        tools=[add],
+        policy=RulePolicy([Rule("ask_user", when=lambda a: a["a"] == 1), Rule("allow")]),
+        on_ask="pause",
+        observer=seen.append,
+    )
+    await run(host, session)
+    result = await run(host, session)
+    assert result.completed
+    assert result.text == "3"
+    assert [e.seq for e in seen] == list(range(2, session.last_seq + 1))
+
+
+async def test_the_host_declares_its_tools_and_refuses_an_agent_that_requires_others() -> None:
+    session = FakeSession([])
+    executor = FakeExecutor(session)
+    async with Host(tools=[add]).session(executor) as opened:  # type: ignore[arg-type]
+        assert opened is session
+    assert [t.name for t in executor.opened[0].execution.tools] == ["add"]
+    assert session.closed
+    needy = FakeSession([], descriptor=AgentDescriptor(name="needy", executor="fake", required_tools=["search"]))
+    with pytest.raises(ConfigurationError, match="requires tools"):
+        await Host(tools=[add]).open(FakeExecutor(needy))  # type: ignore[arg-type]
+
+
+async def test_a_policy_sees_who_asks_and_cannot_change_the_arguments() -> None:
+    requests: list[Any] = []
+
+    def policy(request: Any) -> str:
+        requests.append(request)
+        request.args["a"] = 100
+        return "allow"
+
+    session = FakeSession([call("r1", "add", a=1)], [])
+    await run(Host(tools=[add], policy=policy), session)
+    assert answer_of(session, "r1").data == 2
+    assert requests[0].principal == "fake"
+    assert requests[0].principal_path == ("fake",)
+    assert requests[0].turn_id == "u-1"
+
+
+async def test_no_channel_in_pause_mode_is_like_on_ask_pause() -> None:
+    session = FakeSession([call("r1", "add", a=1)])
+    result = await run(Host(tools=[add], policy=ask_all, channel=NoChannel("pause")), session)
+    assert result.unanswered == ("r1",)
