@@ -1,0 +1,158 @@
+"""Questions that ADK dresses as function calls: confirmations, credentials, input. Their requests and their answers.
+
+Not for: when they are emitted (``_translate``), or how an answer reaches ADK (the live session).
+Rules carried: HITL-01, HITL-09, SEC-01. May import: ``_calls``, ``_errors``, ``_values``, protocol.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from agentsession.adapters.adk._calls import CallKind
+from agentsession.adapters.adk._values import REDACTED, lossy_json, redact
+from agentsession.protocol import repair_text
+
+__all__ = ["CONFIRMATION", "CREDENTIAL", "INPUT", "answer_of", "hint_of", "kind_of", "original_id", "question_of"]
+
+CONFIRMATION: Final = "adk_request_confirmation"
+CREDENTIAL: Final = "adk_request_credential"
+INPUT: Final = "adk_request_input"
+
+_FOR_PROGRAMS: Final = "by responding with a FunctionResponse"
+"""Marks the hint that ADK writes when the tool gave none: it tells a client what to send, not a person what is asked."""
+
+_KINDS: Final[dict[str, CallKind]] = {
+    CONFIRMATION: "tool_confirmation",
+    CREDENTIAL: "auth_required",
+    INPUT: "clarification",
+}
+
+
+def kind_of(name: str | None, args: object, long_running: bool) -> CallKind:
+    """What a call is. A model may invent these names too: without ADK's own shape it is a tool call like any other."""
+    kind = _KINDS.get(name or "")
+    if kind is None:
+        return "tool"
+    fields = args if isinstance(args, Mapping) else {}
+    if kind == "tool_confirmation":
+        shaped = isinstance(_get(fields, "originalFunctionCall", "original_function_call"), Mapping)
+    elif kind == "auth_required":
+        shaped = isinstance(_get(fields, "authConfig", "auth_config"), Mapping)
+    else:
+        shaped = long_running
+    return kind if shaped else "tool"
+
+
+def hint_of(args: Mapping[str, Any]) -> str:
+    """The hint of a confirmation: the tool's own words, or the adapter's mark for its gate."""
+    confirmation = _get(args, "toolConfirmation", "tool_confirmation")
+    hint = confirmation.get("hint") if isinstance(confirmation, Mapping) else None
+    return hint if isinstance(hint, str) else ""
+
+
+def original_id(kind: CallKind, args: Mapping[str, Any]) -> str:
+    """The ADK id of the tool call that the question is about; empty when there is none."""
+    if kind == "tool_confirmation":
+        call = _get(args, "originalFunctionCall", "original_function_call")
+        found = call.get("id") if isinstance(call, Mapping) else None
+    else:
+        found = _get(args, "functionCallId", "function_call_id") if kind == "auth_required" else None
+    return found if isinstance(found, str) else ""
+
+
+def question_of(kind: CallKind, args: Mapping[str, Any], tool: str | None) -> dict[str, Any]:
+    """The fields of the ``elicitation_request``: message, context, schema, URL; secrets redacted."""
+    if kind == "tool_confirmation":
+        return _confirmation(args, tool)
+    if kind == "auth_required":
+        return _credential(args, tool)
+    return _input(args)
+
+
+def answer_of(kind: CallKind, response: object, *, sealed: bool) -> tuple[str, Any]:
+    """The action and the content that a FunctionResponse to a question stands for; secrets never come back out.
+
+    ``sealed``: ADK closed the question itself, because the run was aborted.
+    """
+    fields = _unwrap(response)
+    if sealed:
+        return "cancel", None
+    if "refused" in fields:
+        return ("cancel" if fields["refused"] == "cancel" else "decline"), None
+    if kind == "tool_confirmation":
+        if fields.get("confirmed") is not True:
+            return ("cancel" if "error" in fields and "confirmed" not in fields else "decline"), None
+        payload, _ = lossy_json(fields.get("payload"))
+        return "accept", {"payload": payload} if payload is not None else None
+    if "error" in fields and len(fields) == 1:
+        return "cancel", None
+    if kind == "auth_required":
+        return "accept", {"credential": REDACTED}
+    value = fields["result"] if set(fields) == {"result"} else response
+    return "accept", lossy_json(value)[0]
+
+
+def _confirmation(args: Mapping[str, Any], tool: str | None) -> dict[str, Any]:
+    confirmation = _get(args, "toolConfirmation", "tool_confirmation")
+    payload = confirmation.get("payload") if isinstance(confirmation, Mapping) else None
+    call = _get(args, "originalFunctionCall", "original_function_call")
+    name = tool or (call.get("name") if isinstance(call, Mapping) else None) or "this tool"
+    hint = repair_text(hint_of(args))
+    if not hint or _FOR_PROGRAMS in hint:
+        hint = f"May {name} run?"
+    out: dict[str, Any] = {"message": hint}
+    if payload is not None:
+        out["context"] = lossy_json(payload)[0]
+    return out
+
+
+def _credential(args: Mapping[str, Any], tool: str | None) -> dict[str, Any]:
+    config, _ = lossy_json(_get(args, "authConfig", "auth_config"))
+    out: dict[str, Any] = {
+        "message": f"{tool} needs a credential" if tool else "A tool needs a credential",
+        "context": redact(config),
+    }
+    exchanged = _get(config, "exchangedAuthCredential", "exchanged_auth_credential")
+    oauth = exchanged.get("oauth2") if isinstance(exchanged, dict) else None
+    url = _get(oauth, "authUri", "auth_uri") if isinstance(oauth, dict) else None
+    if isinstance(url, str) and url:
+        out["url"] = url
+    return out
+
+
+def _input(args: Mapping[str, Any]) -> dict[str, Any]:
+    message = args.get("message")
+    out: dict[str, Any] = {
+        "message": repair_text(message) if isinstance(message, str) and message else "The agent asks for input"
+    }
+    schema = _get(args, "response_schema", "responseSchema")
+    if isinstance(schema, Mapping):
+        out["requested_schema"] = lossy_json(schema)[0]
+    payload = args.get("payload")
+    if payload is not None:
+        out["context"] = lossy_json(payload)[0]
+    return out
+
+
+def _unwrap(response: object) -> Mapping[str, Any]:
+    """The fields of an answer; ADK's clients may wrap them as ``{"response": "…JSON…"}``."""
+    if not isinstance(response, Mapping):
+        return {}
+    inner = response.get("response")
+    if len(response) == 1 and isinstance(inner, str):
+        try:
+            parsed = json.loads(inner)
+        except ValueError:
+            return response
+        return parsed if isinstance(parsed, dict) else response
+    return response
+
+
+def _get(fields: object, *names: str) -> Any:
+    if isinstance(fields, Mapping):
+        for name in names:
+            if fields.get(name) is not None:
+                return fields[name]
+    return None

@@ -1,0 +1,222 @@
+"""What an ADK event carries beside its content: usage, state, artifacts, metadata, custom things, and its marks.
+
+Not for: content, calls, deltas (``_translate``). Rules carried: WIRE-01, SEC-01.
+May import: ``_errors``, ``_values``, protocol, google.adk types for the annotations.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from google.genai import types
+
+from agentsession.adapters.adk._content import parts_to_content
+from agentsession.adapters.adk._errors import error_status, is_error, is_retryable, safe_message
+from agentsession.adapters.adk._values import iso_timestamp, lossy_json, redact, thread_of
+from agentsession.protocol import Custom, Error, Event, JsonError, SessionUpdate, Usage, repair_text
+
+if TYPE_CHECKING:
+    from google.adk.events.event import Event as AdkEvent
+
+__all__ = ["action_events", "code_of", "error_event", "marks_of", "problem_event", "usage_event"]
+
+_INTERNAL_STATE = "_adk"
+_INTERNAL_METADATA = "__adk_internal_"
+
+
+def code_of(value: object) -> str | None:
+    """An error code or finish reason as text; ADK puts enum members into a field for text."""
+    if isinstance(value, enum.Enum):
+        value = value.value
+    return repair_text(str(value)) if value else None
+
+
+def marks_of(event: AdkEvent) -> dict[str, Any]:
+    """What goes to ``_meta.adk``: where the event comes from, and flags that only ADK has."""
+    marks: dict[str, Any] = {"eventId": event.id, "invocationId": event.invocation_id}
+    if event.branch:
+        marks["branch"] = event.branch
+    path = event.node_info.path if event.node_info is not None else ""
+    if path:
+        marks["nodePath"] = path
+    if event.isolation_scope:
+        marks["isolationScope"] = event.isolation_scope
+    actions = event.actions
+    if actions is not None:
+        if actions.skip_summarization:
+            marks["skipSummarization"] = True
+        if actions.escalate:
+            marks["escalate"] = True
+        if actions.transfer_to_agent:
+            marks["transferToAgent"] = actions.transfer_to_agent
+    finish = code_of(event.finish_reason)
+    if finish and finish != "STOP":
+        marks["finishReason"] = finish
+    return {key: repair_text(value) if isinstance(value, str) else value for key, value in marks.items()}
+
+
+def usage_event(
+    usage: types.GenerateContentResponseUsageMetadata, model: str | None, common: Mapping[str, Any]
+) -> Usage | None:
+    """The usage of one model call, or ``None`` when nothing was reported.
+
+    Providers disagree on whether the output count holds the reasoning: Gemini counts them apart, LiteLLM's completion
+    tokens include them. The total tells; without a total they are taken to be apart.
+    """
+    prompt, tools = _count(usage.prompt_token_count), _count(usage.tool_use_prompt_token_count)
+    output, reasoning = _count(usage.candidates_token_count), _count(usage.thoughts_token_count)
+    total = _count(usage.total_token_count)
+    inputs = None if prompt is None and tools is None else (prompt or 0) + (tools or 0)
+    if (
+        output is not None
+        and reasoning
+        and total is not None
+        and (inputs or 0) + output == total
+        and output >= reasoning
+    ):
+        output -= reasoning
+    counts: dict[str, Any] = {
+        "input_tokens": inputs,
+        "output_tokens": output,
+        "cached_tokens": _count(usage.cached_content_token_count),
+        "reasoning_tokens": reasoning,
+        "total_tokens": total,
+    }
+    reported: dict[str, Any] = {name: count for name, count in counts.items() if count is not None}
+    if not reported:
+        return None
+    return Usage(model=repair_text(model) if model else None, **reported, **common)
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def error_event(code: str, message: str | None, common: Mapping[str, Any], **marks: Any) -> Error:
+    """The error event for an ADK code: never fatal by itself, the session decides that."""
+    return Error(
+        status=error_status(code),
+        message=safe_message(code, message),
+        code=code,
+        **with_marks(common, retryable=True if is_retryable(code) else None, **marks),
+    )
+
+
+def problem_event(what: str, problems: list[str], common: Mapping[str, Any]) -> Error:
+    """The error event for values that JSON cannot say; the values themselves are marked where they stood."""
+    shown = "; ".join(problems[:5]) + (f"; and {len(problems) - 5} more" if len(problems) > 5 else "")
+    return Error(
+        status="INVALID_ARGUMENT", code="not-json", message=f"{what} holds what JSON cannot say: {shown}", **common
+    )
+
+
+def with_marks(common: Mapping[str, Any], **marks: Any) -> dict[str, Any]:
+    """``common`` with more entries in ``_meta.adk``; entries of ``None`` are left out."""
+    more = {key: value for key, value in marks.items() if value is not None}
+    if not more:
+        return dict(common)
+    meta = dict(common.get("meta") or {})
+    meta["adk"] = {**meta.get("adk", {}), **more}
+    return {**common, "meta": meta}
+
+
+def action_events(event: AdkEvent, common: Mapping[str, Any]) -> Iterator[Event]:
+    """State, artifacts and everything that the contract has no type for; ADK's internal keys are dropped."""
+    actions = event.actions
+    if actions is not None:
+        yield from _state(actions.state_delta, common)
+        if actions.artifact_delta:
+            yield from _custom("artifact_delta", actions.artifact_delta, common)
+        if actions.compaction is not None:
+            yield from _compaction(actions.compaction, common)
+        if actions.rewind_before_invocation_id:
+            rewound = {"beforeInvocationId": actions.rewind_before_invocation_id}
+            yield from _custom("rewind", rewound, common)
+        if actions.route is not None:
+            yield from _custom("route", actions.route, common)
+        for widget in actions.render_ui_widgets or ():
+            yield from _custom("ui_widget", widget, common)
+        if actions.set_model_response is not None:
+            yield from _custom("structured_output", actions.set_model_response, common)
+    if event.output is not None:
+        yield from _custom("output", event.output, common)
+    if event.partial:
+        return
+    for kind, value in (
+        ("grounding", event.grounding_metadata),
+        ("citation", event.citation_metadata),
+        ("logprobs", event.logprobs_result),
+        ("transcription", _transcription(event)),
+    ):
+        if value is not None:
+            yield from _custom(kind, value, common)
+    metadata = {
+        key: value
+        for key, value in (event.custom_metadata or {}).items()
+        if not str(key).startswith(_INTERNAL_METADATA)
+    }
+    if metadata:
+        yield from _custom("custom_metadata", metadata, common)
+
+
+def _state(delta: Mapping[str, Any] | None, common: Mapping[str, Any]) -> Iterator[Event]:
+    shown = {key: value for key, value in (delta or {}).items() if not str(key).startswith(_INTERNAL_STATE)}
+    if not shown:
+        return
+    values, problems = lossy_json(shown)
+    yield SessionUpdate(state_delta=redact(values), **common)
+    if problems:
+        yield problem_event("the state", problems, common)
+
+
+def _custom(kind: str, value: Any, common: Mapping[str, Any]) -> Iterator[Event]:
+    data, problems = lossy_json(value)
+    yield Custom(kind=kind, data=data, **common)
+    if problems:
+        yield problem_event(kind, problems, common)
+
+
+def _compaction(compaction: Any, common: Mapping[str, Any]) -> Iterator[Event]:
+    content = compaction.compacted_content
+    try:
+        parts = [part.to_wire() for part in parts_to_content(content.parts if content is not None else None)]
+    except JsonError as error:
+        parts = []
+        yield problem_event("a compaction", [f"{error.path}: {error.got}"], common)
+    data = {
+        "start": iso_timestamp(compaction.start_timestamp),
+        "end": iso_timestamp(compaction.end_timestamp),
+        "content": parts,
+    }
+    yield from _custom("compaction", data, common)
+
+
+def _transcription(event: AdkEvent) -> dict[str, Any] | None:
+    heard = {
+        role: text
+        for role, text in (("user", event.input_transcription), ("agent", event.output_transcription))
+        if text
+    }
+    return heard or None
+
+
+def common_fields(event: AdkEvent, timestamp: str, thread_prefix: str | None, unread: Any) -> dict[str, Any]:
+    """The base fields of every event that comes from ``event``."""
+    marks = marks_of(event)
+    if unread:
+        marks["unread"] = unread
+    thread = thread_of(event.branch)
+    if thread_prefix:
+        thread = f"{thread_prefix}.{thread}" if thread else thread_prefix
+    return {"timestamp": timestamp, "thread_id": thread, "meta": {"adk": marks}}
+
+
+def reports_error(event: AdkEvent) -> str | None:
+    """The code under which a response failed or stopped short: its error code, else a finish reason that is one."""
+    code = code_of(event.error_code)
+    if is_error(code):
+        return code
+    finish = code_of(event.finish_reason)
+    return finish if code is None and is_error(finish) else None

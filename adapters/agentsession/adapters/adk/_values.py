@@ -1,0 +1,157 @@
+"""Small conversions at the border to ADK: times, ids, branches, secrets, and Python values that JSON cannot say.
+
+Not for: anything that knows an ADK class. Rules carried: SEC-01 (``redact``), WIRE-01 (``lossy_json``).
+May import: protocol and the standard library.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import math
+import re
+from collections.abc import Mapping, Sequence, Set
+from typing import Any, Final
+
+from agentsession.protocol import JsonError, repair_text, to_json
+
+__all__ = ["REDACTED", "clean_id", "is_within", "iso_timestamp", "lossy_json", "redact", "thread_of"]
+
+REDACTED: Final = "[redacted]"
+"""What stands in an event where ADK held a secret."""
+
+_ID_LIMIT: Final = 256
+_MILLISECONDS_FROM: Final = 1e11
+"""A number of seconds this large is the year 5138: it is epoch milliseconds, as ADK for TypeScript writes."""
+
+_SECRET_NAMES: Final = frozenset(
+    {
+        "accesstoken",
+        "additionalheaders",
+        "apikey",
+        "assertion",
+        "authcode",
+        "authorization",
+        "authresponseuri",
+        "bearertoken",
+        "clientsecret",
+        "codeverifier",
+        "credentials",
+        "idtoken",
+        "passwd",
+        "password",
+        "privatekey",
+        "privatekeyid",
+        "refreshtoken",
+        "secret",
+        "secretkey",
+        "token",
+    }
+)
+_SECRET_QUERY: Final = re.compile(
+    r"([?&#](?:access_token|refresh_token|id_token|client_secret|api_?key|code|password|token)=)[^&#\s]+", re.IGNORECASE
+)
+
+
+def iso_timestamp(value: object) -> str:
+    """An ADK timestamp (seconds, or milliseconds as ADK for TypeScript writes) as ISO 8601 in UTC with milliseconds.
+
+    Empty when it is not a usable number: the record then gets the time at which the event is stamped.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value <= 0:
+        return ""
+    seconds = value / 1000 if value >= _MILLISECONDS_FROM else value
+    try:
+        # Rounded on an integer of milliseconds: formatting a float would cut .9999 to .999 and go back in time.
+        moment = datetime.datetime.fromtimestamp(0, datetime.UTC) + datetime.timedelta(
+            milliseconds=round(seconds * 1000)
+        )
+    except (OverflowError, ValueError):
+        return ""
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+
+
+def clean_id(value: object) -> str:
+    """``value`` as an identifier of the contract: text, repaired, never too long; empty when there is none."""
+    if not isinstance(value, str) or not value:
+        return ""
+    text = repair_text(value)
+    if len(text) <= _ID_LIMIT:
+        return text
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return f"{text[: _ID_LIMIT - 17]}~{digest}"
+
+
+def thread_of(branch: object) -> str | None:
+    """The thread of an ADK branch: run numbers (``@1``) dropped, call ids (``@adk-…``) kept; ``None``: the main one."""
+    if not isinstance(branch, str) or not branch.strip("."):
+        return None
+    segments = [re.sub(r"@\d+$", "", segment) or segment for segment in branch.split(".") if segment]
+    return clean_id(".".join(segments)) or None
+
+
+def is_within(thread: str | None, ancestor: str | None) -> bool:
+    """Whether ``thread`` is ``ancestor`` or below it, by whole segments: ``p.agent_10`` is not within ``p.agent_1``."""
+    if ancestor is None or thread == ancestor:
+        return True
+    return thread is not None and thread.startswith(ancestor + ".")
+
+
+def redact(value: Any) -> Any:
+    """A copy of JSON ``value`` without what is secret by its key (client secret, token, password, key) or in a URL."""
+    if isinstance(value, dict):
+        return {key: REDACTED if _is_secret(key, item) else redact(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [redact(item) for item in value]
+    if isinstance(value, str) and "=" in value:
+        return _SECRET_QUERY.sub(rf"\g<1>{REDACTED}", value)
+    return value
+
+
+def _is_secret(key: str, item: Any) -> bool:
+    if item is None or item == "" or isinstance(item, bool):
+        return False
+    name = re.sub(r"[^a-z]", "", key.rpartition(":")[2].lower())
+    if name not in _SECRET_NAMES:
+        return False
+    # http.credentials holds token and password one level down: its own keys say what is secret.
+    return name != "credentials" or not isinstance(item, dict)
+
+
+def lossy_json(value: Any) -> tuple[Any, list[str]]:
+    """``value`` as JSON by ``to_json``; what has no reading becomes a marker, and its place and type are listed."""
+    try:
+        return to_json(value), []
+    except JsonError:
+        problems: list[str] = []
+        return _mark(value, "", 0, problems), problems
+    except Exception as error:  # noqa: BLE001  # a model's own dump may raise anything; it is reported, not hidden
+        return _marker(value), [f"/: {type(error).__name__} while converting a {type(value).__name__}"]
+
+
+def _mark(value: Any, path: str, depth: int, problems: list[str]) -> Any:
+    try:
+        return to_json(value)
+    except JsonError as error:
+        reason = f"{path}{error.path if error.path != '/' else ''}: {error.got}"
+    except Exception as error:  # noqa: BLE001  # as above
+        reason = f"{path}: {type(error).__name__} while converting a {type(value).__name__}"
+    if depth < 32:
+        if isinstance(value, Mapping):
+            out: dict[str, Any] = {}
+            for key, item in value.items():
+                name = repair_text(key) if isinstance(key, str) else f"{type(key).__name__}:{_shown(key)}"
+                out[name] = _mark(item, f"{path}/{name}", depth + 1, problems)
+            return out
+        if isinstance(value, (Sequence, Set)) and not isinstance(value, (str, bytes)):
+            return [_mark(item, f"{path}/{index}", depth + 1, problems) for index, item in enumerate(value)]
+    problems.append(reason if not reason.startswith(":") else "/" + reason)
+    return _marker(value)
+
+
+def _marker(value: Any) -> dict[str, str]:
+    return {"$unserializable": type(value).__name__}
+
+
+def _shown(key: object) -> str:
+    return repair_text(key.decode("utf-8", "replace")) if isinstance(key, bytes) else ascii(key)[:60]
