@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import anyio
 
 from agentsession.adapters.base._run import Reply, Run
-from agentsession.adapters.base._stamping import delta, restamp
+from agentsession.adapters.base._stamping import restamp
 from agentsession.protocol import (
     AgentDescriptor,
     AgentEnd,
@@ -145,19 +145,34 @@ class RunContext:
         Raises :class:`agentsession.protocol.ProtocolViolation` with the rule that the event breaks,
         :class:`agentsession.protocol.RunEnded` when the turn was settled.
         """
-        run = self._run
-        if run.attach is not None or run.muted:
-            await run.attached()
-        session = self._session
-        if session.log_is_full():
-            await session.room()
-            if run.attach is not None or run.muted:
-                await run.attached()
-        elif session.must_breathe():
-            await anyio.lowlevel.checkpoint()
-            if run.attach is not None or run.muted:
-                await run.attached()
+        if not self.is_ready():
+            await self.ready()
         return self.emit_nowait(event)
+
+    def is_ready(self) -> bool:
+        """Whether :meth:`emit` would record at once."""
+        run, session = self._run, self._session
+        return run.attach is None and not run.muted and not session.log_is_full() and not session.must_breathe()
+
+    async def ready(self) -> None:
+        """Wait for an open stream and for readers that hold the producer; gives the loop a turn in any case."""
+        run, session = self._run, self._session
+        await anyio.lowlevel.checkpoint()
+        await session.room()
+        while run.attach is not None or run.muted:
+            await run.attached()
+            await session.room()
+
+    def emit_delta(self, kind: str, text: str, message_id: str, role: str, index: int) -> None:
+        """Record a partial message of one ``text`` or ``thought`` part, in this very step (see :meth:`emit_nowait`)."""
+        self._session.record_delta(
+            self._run,
+            kind,
+            text,
+            {"message_id": message_id, "role": role, "index": index},
+            self.agent_id,
+            self.thread_id,
+        )
 
     def emit_nowait(self, event: E) -> E:
         """Record ``event`` in this very step: for decisions that must not be split, and where awaiting is impossible.
@@ -356,13 +371,15 @@ class MessageWriter:
             joiner = self._joiners[kind] = DeltaJoiner()
         shown = joiner.feed(text)
         if shown:
-            await self._emit(kind, shown)
+            if not self._context.is_ready():
+                await self._context.ready()
+            self._emit(kind, shown)
 
-    async def _emit(self, kind: str, text: str) -> None:
+    def _emit(self, kind: str, text: str) -> None:
         context = self._context
         if self._index and not context.is_open_message(self.message_id):
             self._start_over()
-        await context.emit(delta(kind, text, message_id=self.message_id, role=self.role, index=self._index))
+        context.emit_delta(kind, text, self.message_id, self.role, self._index)
         self._index += 1
         if kind != self._kind:
             self._end_part()
@@ -386,7 +403,8 @@ class MessageWriter:
         for kind, joiner in self._joiners.items():
             rest = joiner.flush()
             if rest:
-                await self._emit(kind, rest)
+                await self._context.ready()
+                self._emit(kind, rest)
         if self._index == 0 or not self._context.is_open_message(self.message_id):
             return None
         self._end_part()

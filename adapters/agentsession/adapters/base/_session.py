@@ -25,7 +25,7 @@ from agentsession.adapters.base._log import EventLog
 from agentsession.adapters.base._readers import LogReader, LogStream
 from agentsession.adapters.base._run import Outcome, Reply, Run
 from agentsession.adapters.base._settling import close_agents, close_messages, reopen_agents, settle_requests
-from agentsession.adapters.base._stamping import stamp
+from agentsession.adapters.base._stamping import delta, stamp
 from agentsession.protocol import (
     AbortResult,
     AbortTimeout,
@@ -62,6 +62,7 @@ from agentsession.protocol import (
     StreamActive,
     StreamEnd,
     ToolRequest,
+    ToolResponse,
     Unimplemented,
     as_content,
     check_schema,
@@ -798,6 +799,34 @@ class BaseSession:
         self._flusher.append(made)
         return made
 
+    def record_delta(
+        self, run: Run, kind: str, text: str, message: dict[str, Any], agent_id: str, thread_id: str | None
+    ) -> None:
+        """What :meth:`record_for` does, for a delta: the same steps with nothing made twice."""
+        machine = self.machine
+        if run.muted or run is not self._run or run.attach is not None:
+            raise RunEnded("no stream is open", where=f"turn {run.turn_id}", fix="return from the run")
+        seq = self._seq + 1
+        made = delta(
+            kind,
+            text,
+            message,
+            {
+                "id": f"e{seq}",
+                "seq": seq,
+                "timestamp": self._clock.stamp(),
+                "session_id": self._key.session_id,
+                "stream_id": machine.stream_id,
+                "turn_id": machine.turn_id,
+                "agent_id": agent_id,
+                "thread_id": thread_id,
+                "source": "agent",
+            },
+        )
+        machine.feed(made)
+        self._seq = seq
+        self._flusher.append(made)
+
     def _note(self, event: Event) -> None:
         """Keep what the session itself must know of an event that was accepted."""
         if isinstance(event, ToolRequest):
@@ -810,7 +839,7 @@ class BaseSession:
                 self.state_values.update(event.state_delta)
             if isinstance(event.state_snapshot, dict):
                 self.state_values = dict(event.state_snapshot)
-        elif hasattr(event, "request_id") and event.request_id not in self.machine.requests:
+        elif isinstance(event, (ToolResponse, ElicitationResponse)):
             self._requests.pop(event.request_id, None)
 
     def _reader(self, stream_id: str, turn_id: str, after: int, receipts: Sequence[Receipt]) -> LogStream:

@@ -64,34 +64,24 @@ def _build(kind: type[E], fields: dict[str, Any], given: set[str], extra: dict[s
     return made
 
 
-_TEXT_FIELDS = Text(text="").__dict__
-_THOUGHT_FIELDS = Thought(text="").__dict__
-_MESSAGE_FIELDS = Message(message_id="m", content=[], partial=True, index=0).__dict__
-_MESSAGE_GIVEN = frozenset({"message_id", "role", "content", "partial", "index"})
-_PART_GIVEN = frozenset({"text"})
+_PARTS: dict[str, tuple[type[Text] | type[Thought], dict[str, Any]]] = {
+    "text": (Text, Text(text="").__dict__),
+    "thought": (Thought, Thought(text="").__dict__),
+}
+_DELTA_FIELDS = Message(message_id="m", content=[], partial=True, index=0).__dict__
+_DELTA_GIVEN = _STAMPS | {"message_id", "role", "content", "partial", "index"}
 
 
-def delta(kind: str, text: str, *, message_id: str, role: str, index: int) -> Message:
-    """A partial message of one text or thought part. ``text`` is a repaired string: the caller's joiner made it."""
-    if kind == "thought":
-        part: Text | Thought = _build_part(Thought, _THOUGHT_FIELDS, text)
-    else:
-        part = _build_part(Text, _TEXT_FIELDS, text)
-    fields = _MESSAGE_FIELDS.copy()
-    fields["message_id"] = message_id
-    fields["role"] = role
-    fields["content"] = [part]
-    fields["index"] = index
-    return _build(Message, fields, set(_MESSAGE_GIVEN), {})
+def delta(kind: str, text: str, message: dict[str, Any], stamps: dict[str, Any]) -> Message:
+    """A stamped partial message of one text or thought part: by far the most frequent event, so made in one go.
 
-
-P = TypeVar("P", Text, Thought)
-
-
-def _build_part(kind: type[P], defaults: dict[str, Any], text: str) -> P:
-    made = kind.__new__(kind)
-    _set(made, "__dict__", {**defaults, "text": text})
-    _set(made, "__pydantic_fields_set__", set(_PART_GIVEN))
-    _set(made, "__pydantic_extra__", {})
-    _set(made, "__pydantic_private__", None)
-    return made
+    ``text`` is a repaired string (the caller's joiner made it), ``message`` gives message_id, role and index, ``stamps``
+    the base fields.
+    """
+    part_type, part_fields = _PARTS[kind]
+    part = part_type.__new__(part_type)
+    _set(part, "__dict__", {**part_fields, "text": text})
+    _set(part, "__pydantic_fields_set__", {"text"})
+    _set(part, "__pydantic_extra__", {})
+    _set(part, "__pydantic_private__", None)
+    return _build(Message, {**_DELTA_FIELDS, **message, **stamps, "content": [part]}, set(_DELTA_GIVEN), {})
