@@ -52,6 +52,7 @@ _DESCEND = frozenset(
 """The fields of a part that are objects of fields, not values."""
 _FOREIGN = frozenset({"args", "response", "partMetadata"})
 """Fields whose value is not genai's own: a model's arguments, a tool's response."""
+_TEXT_FIELDS = frozenset({"text", "thought", "thought_signature"})
 _OUTCOMES_BACK = {ours: theirs for theirs, ours in _OUTCOMES.items()}
 
 
@@ -121,14 +122,8 @@ def content_to_part(part: ContentPart) -> types.Part:
 
 def _has_more_than_text(part: types.Part) -> bool:
     """Whether a text part also has fields beside text, thought and signature; the common case is answered quickly."""
-    if part.thought is False:
-        return True
-    values = part.__dict__
-    return any(
-        values.get(name) is not None
-        for name in types.Part.model_fields
-        if name not in ("text", "thought", "thought_signature")
-    )
+    others = part.model_fields_set - _TEXT_FIELDS
+    return part.thought is False or any(getattr(part, name) is not None for name in others)
 
 
 def _text(text: str, thought: bool, signature: str | None, rest: dict[str, Any]) -> ContentPart:

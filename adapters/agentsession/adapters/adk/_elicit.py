@@ -21,7 +21,7 @@ CREDENTIAL: Final = "adk_request_credential"
 INPUT: Final = "adk_request_input"
 
 _FOR_PROGRAMS: Final = "by responding with a FunctionResponse"
-"""Marks the hint that ADK writes when the tool gave none: it tells a client what to send, not a person what is asked."""
+"""Marks the hint that ADK writes when the tool gave none: it tells a client what to send, not a person what is up."""
 
 _KINDS: Final[dict[str, CallKind]] = {
     CONFIRMATION: "tool_confirmation",

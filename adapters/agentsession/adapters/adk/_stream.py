@@ -145,7 +145,7 @@ class MessageBuffer:
     def _take(self, content: Sequence[ContentPart]) -> None:
         self._shown.extend(content)
         for part in content:
-            if isinstance(part, (Text, Thought)):
+            if isinstance(part, (Text, Thought)) and part.text:
                 self._text.setdefault(part.type, []).append(part.text)
                 self._length[part.type] = self._length.get(part.type, 0) + len(part.text)
 
@@ -158,12 +158,14 @@ class MessageBuffer:
         return [held]
 
     def _repeats_everything(self, content: Sequence[ContentPart]) -> bool:
+        if not self._length:
+            return False
         lengths: dict[str, int] = {}
         for part in content:
             if isinstance(part, (Text, Thought)):
                 lengths[part.type] = lengths.get(part.type, 0) + len(part.text)
-        known = {kind: length for kind, length in self._length.items() if length}
-        return bool(known) and lengths == known and text_by_type(content) == self._said()
+        # Lengths first: to join all that was said at each delta would make a long answer quadratic.
+        return lengths == self._length and text_by_type(content) == self._said()
 
     def _said(self) -> dict[str, str]:
         return {kind: text for kind, texts in self._text.items() if (text := "".join(texts))}

@@ -7,6 +7,7 @@ May import: protocol and the standard library.
 from __future__ import annotations
 
 import datetime
+import functools
 import hashlib
 import math
 import re
@@ -60,15 +61,19 @@ def iso_timestamp(value: object) -> str:
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value <= 0:
         return ""
-    seconds = value / 1000 if value >= _MILLISECONDS_FROM else value
+    # Rounded to an integer of milliseconds: cutting digits off a float would turn .9999 into .999 and go back in time.
+    whole, part = divmod(round(value) if value >= _MILLISECONDS_FROM else round(value * 1000), 1000)
+    second = _iso_second(whole)
+    return f"{second}.{part:03d}Z" if second else ""
+
+
+@functools.lru_cache(maxsize=64)
+def _iso_second(seconds: int) -> str:
+    """The text up to the second; a stream has many deltas a second, and formatting a date is slow."""
     try:
-        # Rounded on an integer of milliseconds: formatting a float would cut .9999 to .999 and go back in time.
-        moment = datetime.datetime.fromtimestamp(0, datetime.UTC) + datetime.timedelta(
-            milliseconds=round(seconds * 1000)
-        )
-    except (OverflowError, ValueError):
+        return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    except (OverflowError, ValueError, OSError):
         return ""
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
 
 
 def clean_id(value: object) -> str:
@@ -109,7 +114,7 @@ def redact(value: Any) -> Any:
 
 
 def _is_secret(key: str, item: Any) -> bool:
-    if item is None or item == "" or isinstance(item, bool):
+    if not item or not isinstance(item, (str, dict, list)):
         return False
     name = re.sub(r"[^a-z]", "", key.rpartition(":")[2].lower())
     if name not in _SECRET_NAMES:
