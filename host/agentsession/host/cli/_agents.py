@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.metadata
 import inspect
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
@@ -37,7 +38,8 @@ def find_executor(found: Any, target: str, command: str) -> AgentExecutor:
         raise _not_an_agent(found, target, command)
     if _is_executor(found):
         return cast(AgentExecutor, found)
-    return cast(AgentExecutor, _creator(_adapter_key(found) or "", target)(found))
+    executor_class = _adapter(_adapter_key(found) or "", target)
+    return cast(AgentExecutor, executor_class(found))
 
 
 def is_agent(found: Any) -> bool:
@@ -90,7 +92,7 @@ def _must_be_given(parameter: inspect.Parameter) -> bool:
 
 
 def _not_an_agent(found: Any, target: str, command: str) -> CommandError:
-    module = inspect.getmodule(found) if inspect.isroutine(found) or inspect.isclass(found) else None
+    module = sys.modules.get(target.partition(":")[0])
     near = members(module, is_agent) if module is not None else []
     kind = "a function" if inspect.isroutine(found) else "a class" if inspect.isclass(found) else None
     kind = kind or ("a module" if inspect.ismodule(found) else f"of type {type(found).__name__}")
@@ -102,7 +104,8 @@ def _not_an_agent(found: Any, target: str, command: str) -> CommandError:
     )
 
 
-def _creator(key: str, target: str) -> Any:
+def _adapter(key: str, target: str) -> Any:
+    """The executor class behind an entry point, which is a function that returns it."""
     points = list(importlib.metadata.entry_points(group=_GROUP, name=key))
     if not points:
         raise CommandError(
@@ -111,7 +114,7 @@ def _creator(key: str, target: str) -> Any:
             where=target,
             fix=f'pip install "agent-session-protocol[{key}]"',
         )
-    return points[0].load()
+    return points[0].load()()
 
 
 # -- credentials, before anything is sent ------------------------------------------------------------------------------

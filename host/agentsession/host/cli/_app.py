@@ -149,3 +149,51 @@ def inspect(target: Target, as_json: Json = False, color: Color = "auto", debug:
     from agentsession.host.cli import _inspect
 
     _inspect.inspect(Out(sys.stdout, color=color), target, as_json=as_json)
+
+
+@app.command()
+def run(
+    target: Target,
+    prompt: Annotated[
+        str | None, typer.Option("--prompt", "-p", help="Run one turn with this and leave; - reads it from stdin.")
+    ] = None,
+    as_json: Json = False,
+    on_ask: Annotated[
+        Literal["deny", "pause"], typer.Option("--on-ask", help="Without a terminal: what becomes of a question.")
+    ] = "deny",
+    model: Annotated[str | None, typer.Option(help="Another model than the agent's own.")] = None,
+    tools: Annotated[
+        str | None, typer.Option(metavar="MODULE:NAME", help="Tools that the host runs: a function or a list.")
+    ] = None,
+    yes_read_only: Annotated[
+        bool, typer.Option("--yes-read-only", help="Allow the agent's own tools that say they only read.")
+    ] = False,
+    allow: Annotated[list[str] | None, typer.Option(metavar="GLOB", help="Allow tools by name; repeatable.")] = None,
+    deny: Annotated[list[str] | None, typer.Option(metavar="GLOB", help="Deny tools by name; repeatable.")] = None,
+    session: Annotated[str | None, typer.Option(metavar="ID", help="Go on with a stored session, or name it.")] = None,
+    store: Annotated[str | None, typer.Option(metavar="FILE", help="Keep the record in this SQLite file.")] = None,
+    plain: Annotated[bool, typer.Option("--plain", help="No live area: for screen readers and logs.")] = False,
+    color: Color = "auto",
+    debug: Debug = False,
+) -> None:
+    """Run an agent under host control: at a terminal, once, or for another program."""
+    from agentsession.host.cli import _run
+    from agentsession.host.cli._setup import RunOptions
+
+    options = RunOptions(
+        target=target,
+        prompt=prompt,
+        as_json=as_json,
+        on_ask=on_ask,
+        model=model,
+        tools=tools,
+        yes_read_only=yes_read_only,
+        allow=allow or (),
+        deny=deny or (),
+        session=session,
+        store=store,
+        plain=plain,
+        color=color,
+        debug=debug,
+    )
+    raise typer.Exit(_run.run(options))

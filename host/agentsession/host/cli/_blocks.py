@@ -63,8 +63,8 @@ def output_text(content: Sequence[ContentPart], data: Any, has_data: bool) -> st
         return ""
     if isinstance(data, str):
         return data
-    if isinstance(data, dict) and len(data) == 1:
-        only = next(iter(data.values()))
+    if isinstance(data, dict):
+        only = data.get("error") if "error" in data else next(iter(data.values()), None) if len(data) == 1 else None
         if isinstance(only, dict) and isinstance(only.get("message"), str):
             return str(only["message"])  # a host's error result: {"error": {"code", "message"}}
         if isinstance(only, str):

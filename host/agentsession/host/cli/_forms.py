@@ -6,6 +6,7 @@ May import: jsonschema through the protocol's ``find_problem``, the pure modules
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from typing import Any, Final
@@ -75,8 +76,11 @@ class FormQuestion:
         """A line: a field's value, or a word about the whole form."""
         word = text.strip()
         if is_early(begun, drawn):
-            if word in ("y", "n", "b") or word.startswith("/") or self.secret:
+            if word in ("y", "n", "b") or word.startswith("/"):
                 return self._say("that was typed before the question could be read; type it again")
+            if self.secret:  # what was meant for the agent must not become a password, nor a password a steer
+                said = self._say("that was begun before the question could be read; Enter again sends it as the secret")
+                return dataclasses.replace(said, put_back=True)
             return Steer(text)
         if word == "/decline":
             return Answered(_by_user(decline(self.request.request_id)))

@@ -122,7 +122,7 @@ def error_object(error: BaseException) -> str:
     parts: dict[str, Any] = {"error": known.id, "what": known.what, **known.parts()}
     if isinstance(known, ProtocolViolation):
         parts["blame"] = known.blame
-    return masked(json.dumps(parts, ensure_ascii=False))
+    return masked(json.dumps(parts, ensure_ascii=False, separators=(",", ":")))
 
 
 def _as_internal(error: BaseException) -> AgentSessionError:

@@ -55,6 +55,8 @@ class Say:
 
     lines: tuple[Line, ...]
     redraw: bool = False
+    put_back: bool = False
+    """What was typed goes back into the box."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

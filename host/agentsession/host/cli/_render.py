@@ -65,6 +65,14 @@ class Call:
     output: str = ""
     done: bool = False
 
+    def why(self, width: int) -> list[Line]:
+        """Who decided on it, and for what reason."""
+        if self.decision is None:
+            return [line(("  no decision was recorded", "dim"))]
+        reason = f": {escape(self.decision.reason)}" if self.decision.reason else ""
+        text = f"[{self.number}] {escape(self.decision.decision)} by {by_whom(self.decision.by)}{reason}"
+        return [line((f"  {row}", "dim")) for row in wrap(text, width - 2)]
+
 
 class Renderer:
     """Turns the events of one session, in order, into lines."""
@@ -250,6 +258,9 @@ class Renderer:
     def _note(self, call: Call, event: ToolResponse, status: str, rows: list[str]) -> str:
         decided = by_whom(call.decision.by) if call.decision is not None else ""
         if status == "denied":
+            by = (call.decision.by or "") if call.decision is not None else ""
+            if by == "host" and call.decision is not None and call.decision.reason:
+                return cut(escape(call.decision.reason), self.view.width // 2, self.view.glyphs.ellipsis)
             return decided
         if status == "cancelled":
             return "never started"
@@ -321,9 +332,9 @@ class Renderer:
             number = self._steers.get(str(steer))
             text = f"  steer {number if number is not None else escape(str(steer))} NOT delivered"
             out.append(line((text + (", text back in box" if self.view.interactive else ""), "warn")))
-        self._batch.clear()
         if event.reason == "input_required":
             return out
+        self._batch.clear()
         self.speech.clear()
         return [*out, *self.summary(event)]
 

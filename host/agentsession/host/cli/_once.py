@@ -1,0 +1,132 @@
+"""``run --prompt``: one turn without anybody at the keyboard.
+
+Lines go to stderr and only the final answer to stdout, or with ``--json`` every event to stdout. What would be asked is
+refused, or left waiting (``--on-ask pause``). May import: the modules beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable
+
+from agentsession.host._results import TurnResult
+from agentsession.host.cli._exit_codes import Exit, exit_code
+from agentsession.host.cli._lines import line
+from agentsession.host.cli._out import Out, ReaderGone
+from agentsession.host.cli._render import Renderer
+from agentsession.host.cli._setup import CommandPolicy, RunOptions, make_host, open_session, open_store, prepare
+from agentsession.host.cli._signals import signals
+from agentsession.host.cli._text import escape
+from agentsession.protocol import AgentSession, Answer, Event, Receipt, ToolRequest, dump_event
+
+__all__ = ["receipt_line", "run_once"]
+
+
+async def run_once(options: RunOptions) -> Exit:
+    """Run one turn, and return the exit code of its end."""
+    executor, _ = prepare(options)
+    view = _Once(options)
+    host = make_host(
+        options,
+        policy=CommandPolicy(options),
+        observer=view.event,
+        on_answer=view.receipt if options.as_json else None,
+    )
+    async with open_store(options) as store, executor:
+        session, options = await open_session(host, executor, options, store)
+        try:
+            loop = asyncio.get_running_loop()
+            ended: list[Exit] = []
+            turn = loop.create_task(host.run_turn(session, options.prompt))
+
+            def stop(code: Exit) -> None:
+                if ended:  # asked a second time: do not wait for the executor's grace time
+                    turn.cancel()
+                    return
+                ended.append(code)
+                view.stopping = loop.create_task(host.abort(code.name.lower(), session=session))
+
+            view.on_reader_gone = lambda: stop(Exit.READER_GONE)
+            with signals(lambda: stop(Exit.INTERRUPTED), lambda: stop(Exit.TERMINATED)):
+                try:
+                    result = await turn
+                except asyncio.CancelledError:
+                    if not ended:
+                        raise
+                    return ended[0]
+            if view.stopping is not None:
+                await view.stopping
+            if view.reader_gone:
+                raise ReaderGone
+            view.finish(result, session, options)
+            return ended[0] if ended else exit_code(result.end.reason)
+        finally:
+            await host.close(session)
+
+
+class _Once:
+    """What one turn prints, and where."""
+
+    def __init__(self, options: RunOptions) -> None:
+        self.as_json = options.as_json
+        self.out = Out(sys.stdout, color=options.color)
+        # At a terminal one view is enough; elsewhere stdout is for the answer alone.
+        self.notes = self.out if self.out.is_tty else Out(sys.stderr, color=options.color)
+        self.view = self.notes.view
+        self.renderer = Renderer(self.view)
+        self.reader_gone = False
+        self.on_reader_gone: Callable[[], None] = lambda: None
+        self.stopping: asyncio.Task[None] | None = None
+
+    def event(self, event: Event) -> None:
+        """Print one event. A host swallows what an observer raises, so a reader that is gone is told by a call."""
+        if self.reader_gone:
+            return
+        try:
+            if self.as_json:
+                self.out.json_line(dump_event(event))
+            else:
+                self.view.width = self.notes.width
+                self.notes.lines(self.renderer.feed(event))
+        except ReaderGone:
+            self._gone()
+
+    def receipt(self, answer: Answer, receipt: Receipt) -> None:
+        """Print the receipt of an answer that the host gave."""
+        if self.reader_gone:
+            return
+        try:
+            self.out.json_line(receipt_line(receipt, answer.request_id))
+        except ReaderGone:
+            self._gone()
+
+    def _gone(self) -> None:
+        self.reader_gone = True
+        self.on_reader_gone()
+
+    def finish(self, result: TurnResult, session: AgentSession, options: RunOptions) -> None:
+        """The answer on stdout; or what waits, and the command that resumes."""
+        if self.as_json:
+            return
+        if result.end.reason == "input_required":
+            for request in session.pending:
+                what = request.name if isinstance(request, ToolRequest) else request.message
+                self.notes.lines([line(("waits for you: ", "ask"), escape(what).replace("\n", " "))])
+            resume = options.resume_command if session.descriptor.supports("resume") else None
+            fix = f"resume: {resume}" if resume else "it ends with this process; keep it with --store FILE"
+            self.notes.lines([line(fix)])
+        if not self.out.is_tty and result.text:
+            self.out.text(result.text.rstrip("\n") + "\n")
+
+
+def receipt_line(receipt: Receipt, request_id: str | None = None, call_id: object = None) -> str:
+    """A receipt as one line: ``{"receipt": STATUS, "requestId": …}``."""
+    parts = receipt.to_wire()
+    status = parts.pop("status")
+    parts.setdefault("requestId", request_id)
+    if call_id is not None:
+        parts["id"] = call_id
+    known = {name: part for name, part in parts.items() if part is not None}
+    return json.dumps({"receipt": status, **known}, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,206 @@
+"""``run --json`` without a prompt: another program is the host, over NDJSON on stdin and stdout.
+
+It calls the session itself (stream, respond, steer, update, abort, close), one JSON object a line, and reads events,
+receipts and error objects. It owns the tools, the policy and the person: nothing is answered here.
+May import: ``agentsession.protocol`` and the modules beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from agentsession.host._host import Host
+from agentsession.host.cli._exit_codes import Exit, exit_code
+from agentsession.host.cli._once import receipt_line
+from agentsession.host.cli._out import CommandError, Out, ReaderGone, error_object
+from agentsession.host.cli._setup import RunOptions, open_session, open_store, prepare
+from agentsession.host.cli._signals import signals
+from agentsession.protocol import (
+    AgentSession,
+    AgentSessionError,
+    Answer,
+    EventStream,
+    ExecutionOptions,
+    InvalidInput,
+    MessageInput,
+    Receipt,
+    SchemaError,
+    SessionConfig,
+    SteerData,
+    StreamEnd,
+    dump_event,
+    parse_input,
+    parse_json,
+)
+
+__all__ = ["run_program"]
+
+_CALLS: Final = ("stream", "respond", "steer", "update", "abort", "close")
+
+
+async def run_program(options: RunOptions) -> Exit:
+    """Serve calls until ``close``, the end of input, or a signal; returns the exit code of the last stream's end."""
+    if options.tools is not None:
+        raise CommandError(
+            "--tools needs --prompt",
+            where="run --json",
+            expected="with --json and no --prompt, the program on stdin runs the tools",
+            fix='declare them in a call: {"call":"stream","options":{"tools":[...]},"input":[...]}',
+        )
+    executor, _ = prepare(options)
+    out = Out(sys.stdout, color="never")
+    async with open_store(options) as store, executor:
+        session, _ = await open_session(Host(), executor, options, store)
+        server = _Server(session, out)
+        try:
+            async for event in session.events():  # initialize, or the record of a loaded session
+                out.json_line(dump_event(event))
+            return await server.serve()
+        finally:
+            await session.aclose()
+
+
+class _Server:
+    def __init__(self, session: AgentSession, out: Out) -> None:
+        self._session = session
+        self._out = out
+        self._reading: asyncio.Task[None] | None = None
+        self._last: StreamEnd | None = None
+        self._code: Exit | None = None
+        self._broken: BaseException | None = None
+        self._lines: asyncio.Queue[bytes | None] = asyncio.Queue()
+
+    async def serve(self) -> Exit:
+        """Take one line after the other; a stream is read beside them."""
+        loop = asyncio.get_running_loop()
+        threading.Thread(target=self._read_stdin, args=(loop,), daemon=True, name="stdin").start()
+        with signals(lambda: self._stop(Exit.INTERRUPTED), lambda: self._stop(Exit.TERMINATED)):
+            number = 0
+            while (text := await self._lines.get()) is not None:
+                number += 1
+                if text.strip() and not await self._line(text, number):
+                    break
+            if self._code is not None:
+                await self._session.abort("the program was told to stop")
+            if self._reading is not None:
+                await self._reading
+        if isinstance(self._broken, Exception):
+            raise self._broken
+        if self._code is not None:
+            return self._code
+        return exit_code(self._last.reason) if self._last is not None else Exit.COMPLETED
+
+    def _read_stdin(self, loop: asyncio.AbstractEventLoop) -> None:
+        """In a thread: a pipe, a file and /dev/null are all read the same way, and none can hold up the end."""
+        try:
+            for text in sys.stdin.buffer:
+                loop.call_soon_threadsafe(self._lines.put_nowait, text)
+            loop.call_soon_threadsafe(self._lines.put_nowait, None)
+        except (RuntimeError, ValueError, OSError):
+            return  # the loop or stdin is closed: the process is ending
+
+    def _stop(self, code: Exit) -> None:
+        if self._code is not None and self._reading is not None:
+            self._reading.cancel()
+        self._code = self._code or code
+        self._lines.put_nowait(None)
+
+    async def _line(self, text: bytes, number: int) -> bool:
+        """Serve one call. What is wrong with it is an error object, and the next line is read."""
+        call_id: Any = None
+        try:
+            call = parse_json(text.strip(), line=number)
+            if not isinstance(call, dict) or call.get("call") not in _CALLS:
+                raise CommandError(
+                    f"line {number} is no call",
+                    id="unknown-call",
+                    got=text.decode("utf-8", "replace").strip()[:60],
+                    expected=f'{{"call": {" | ".join(_CALLS)}, ...}}',
+                )
+            call_id = call.get("id")
+            serve: Callable[[dict[str, Any]], Awaitable[None]] = getattr(self, f"_call_{call['call']}")
+            await serve(call)
+        except AgentSessionError as error:
+            self._out.json_line(_with_id(error_object(error), call_id))
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            pointer = "/" + "/".join(str(step) for step in first["loc"])
+            problem = SchemaError(f"line {number} is not a valid call", pointer=pointer, expected=first["msg"])
+            self._out.json_line(_with_id(error_object(problem), call_id))
+        return self._code is None
+
+    async def _call_stream(self, call: dict[str, Any]) -> None:
+        given = _inputs(call)
+        messages = [item for item in given if isinstance(item, MessageInput)]
+        answers: list[Answer] = [item for item in given if not isinstance(item, MessageInput)]
+        if messages and (answers or len(messages) > 1):
+            raise InvalidInput(
+                "one message, or answers, not both", expected="one input of kind message, or answers only"
+            )
+        options = ExecutionOptions.model_validate(call["options"]) if "options" in call else None
+        stream = self._session.stream(messages[0] if messages else answers or None, options)
+        self._receipts(stream.receipts, call)
+        self._reading = asyncio.get_running_loop().create_task(self._read(stream))
+
+    async def _read(self, stream: EventStream) -> None:
+        try:
+            async with stream:
+                async for event in stream:
+                    self._out.json_line(dump_event(event))
+            self._last = stream.end
+        except ReaderGone as error:
+            self._broken = error
+            await self._session.abort("the reader of stdout is gone")
+            self._lines.put_nowait(None)
+        except AgentSessionError as error:
+            self._broken = error
+            self._out.json_line(error_object(error))
+
+    async def _call_respond(self, call: dict[str, Any]) -> None:
+        answers = [item for item in _inputs(call) if not isinstance(item, MessageInput)]
+        self._receipts(await self._session.respond(*answers), call)
+
+    async def _call_steer(self, call: dict[str, Any]) -> None:
+        data = SteerData.model_validate({key: item for key, item in call.items() if key not in ("call", "id")})
+        self._receipts([await self._session.steer(data)], call)
+
+    async def _call_update(self, call: dict[str, Any]) -> None:
+        config = SessionConfig.model_validate({key: item for key, item in call.items() if key not in ("call", "id")})
+        self._receipts([await self._session.update(config)], call)
+
+    async def _call_abort(self, call: dict[str, Any]) -> None:
+        reason = call.get("reason")
+        found = await self._session.abort(reason if isinstance(reason, str) else None)
+        self._receipts([Receipt(status=found.status)], call)
+
+    async def _call_close(self, call: dict[str, Any]) -> None:
+        self._lines.put_nowait(None)
+        await self._session.aclose()  # a running stream ends here, and its reader with it
+
+    def _receipts(self, receipts: Any, call: dict[str, Any]) -> None:
+        for receipt in receipts:
+            self._out.json_line(receipt_line(receipt, call_id=call.get("id")))
+
+
+def _inputs(call: dict[str, Any]) -> list[Any]:
+    given = call.get("input", [])
+    if isinstance(given, str):
+        return [MessageInput.model_validate({"content": given})]
+    if not isinstance(given, list):
+        raise SchemaError("input is not a list", pointer="/input", expected="a list of inputs, or text")
+    return [parse_input(item) for item in given]
+
+
+def _with_id(text: str, call_id: Any) -> str:
+    return (
+        text
+        if call_id is None
+        else json.dumps({**json.loads(text), "id": call_id}, ensure_ascii=False, separators=(",", ":"))
+    )

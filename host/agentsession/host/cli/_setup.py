@@ -1,0 +1,183 @@
+"""From the options of ``run`` to a host: tools, policy, store, and what is asked of the executor.
+
+Not for: driving turns. May import: ``agentsession.host``, ``agentsession.protocol``, ``_agents``, ``_load``, ``_out``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fnmatch
+import inspect
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Literal
+
+from agentsession.host._elicitation import ElicitationChannel
+from agentsession.host._host import Host
+from agentsession.host._policy import AnnotationPolicy, PolicyDecision, PolicyRequest
+from agentsession.host._settings import AnswerObserver, Observer
+from agentsession.host._tools import Tool, ToolBox, ToolLike, ToolProvider
+from agentsession.host.cli._agents import check_credentials, find_executor, is_agent
+from agentsession.host.cli._load import load_object
+from agentsession.host.cli._out import CommandError
+from agentsession.host.cli._paint import ColorChoice
+from agentsession.protocol import (
+    AgentExecutor,
+    AgentSession,
+    ExecutionOptions,
+    OpenOptions,
+    RecordStore,
+    SessionNotFound,
+    args_digest,
+)
+
+__all__ = ["CommandPolicy", "OnAsk", "RunOptions", "load_tools", "make_host", "open_session", "open_store", "prepare"]
+
+OnAsk = Literal["deny", "pause"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """What was asked for on the command line of ``run``."""
+
+    target: str
+    prompt: str | None = None
+    as_json: bool = False
+    on_ask: OnAsk = "deny"
+    model: str | None = None
+    tools: str | None = None
+    yes_read_only: bool = False
+    allow: Sequence[str] = ()
+    deny: Sequence[str] = ()
+    session: str | None = None
+    store: str | None = None
+    plain: bool = False
+    color: ColorChoice = "auto"
+    debug: bool = False
+
+    @property
+    def resume_command(self) -> str | None:
+        """What continues this session in another process; ``None`` when nothing was stored."""
+        if self.store is None or self.session is None:
+            return None
+        tools = f" --tools {self.tools}" if self.tools else ""
+        return f"agentsession run {self.target} --store {self.store} --session {self.session}{tools}"
+
+
+class CommandPolicy:
+    """The policy of the command line: ``--deny``, then what was answered for the session, ``--allow``, annotations.
+
+    What only reads is allowed, everything else is asked. ``--yes-read-only`` also believes the agent's own claims.
+    """
+
+    def __init__(self, options: RunOptions | None = None) -> None:
+        options = options or RunOptions(target="")
+        self._deny = tuple(options.deny)
+        self._allow = tuple(options.allow)
+        self._annotations = AnnotationPolicy(("host", "agent") if options.yes_read_only else ("host",))
+        self._remembered: set[str] = set()
+        self._asked: dict[str, str] = {}
+
+    def remember(self, request_id: str) -> None:
+        """Allow calls like this one for the session: the same tool, and if it is destructive the same arguments."""
+        self._remembered.add(self._asked[request_id])
+
+    def is_remembered(self, request_id: str) -> bool:
+        """Whether a call that was to be asked about has been answered for meanwhile."""
+        return self._asked.get(request_id) in self._remembered
+
+    def evaluate(self, request: PolicyRequest) -> PolicyDecision:
+        """Deny beats what was remembered, which only ever answers for a question."""
+        for pattern in self._deny:
+            if fnmatch.fnmatchcase(request.tool, pattern):
+                return PolicyDecision("deny", f"policy:--deny {pattern}", f"{request.tool} is denied for this run")
+        for pattern in self._allow:
+            if fnmatch.fnmatchcase(request.tool, pattern) and request.permission_mode != "plan":
+                return PolicyDecision("allow", f"policy:--allow {pattern}")
+        found = self._annotations.evaluate(request)
+        if found.is_ask:
+            key = self._asked[request.request_id] = _key(request)
+            if key in self._remembered:
+                return PolicyDecision("allow", "remembered:session", "allowed for this session")
+        return found
+
+
+def _key(request: PolicyRequest) -> str:
+    destructive = request.annotations is not None and request.annotations.destructive
+    exact = args_digest(dict(request.args)) if destructive else "*"
+    return "\n".join(("/".join(request.principal_path), request.owner, request.tool, request.permission_mode, exact))
+
+
+def prepare(options: RunOptions, command: str = "run") -> tuple[AgentExecutor, Any]:
+    """The executor, and the object it was made from. Missing credentials are said here, before any turn."""
+    found = load_object(options.target, command, is_agent)
+    check_credentials(found, options.model)
+    return find_executor(found, options.target, command), found
+
+
+def make_host(
+    options: RunOptions,
+    *,
+    policy: CommandPolicy,
+    channel: ElicitationChannel | None = None,
+    observer: Observer | None = None,
+    on_answer: AnswerObserver | None = None,
+) -> Host:
+    """A host with the tools and the policy of the command line."""
+    return Host(
+        tools=load_tools(options.tools) if options.tools else (),
+        policy=policy,
+        channel=channel,
+        observer=observer,
+        on_answer=on_answer,
+        on_ask="channel" if channel is not None else options.on_ask,
+    )
+
+
+def load_tools(target: str) -> ToolProvider:
+    """The tools that ``MODULE:NAME`` stands for: one, a list, a box, or a function that returns one of the latter."""
+    found = load_object(target, "run --tools", lambda item: isinstance(item, (Tool, ToolBox)))
+    if inspect.isfunction(found) and "Tool" in str(found.__annotations__.get("return", "")):
+        found = found()
+    if isinstance(found, ToolProvider):
+        return found
+    listed: list[ToolLike] = list(found) if isinstance(found, (list, tuple)) else [found]
+    if not all(isinstance(item, (Tool, tuple)) or inspect.isroutine(item) for item in listed) or not listed:
+        raise CommandError(
+            f"{target} is of type {type(found).__name__}",
+            id="tools-invalid",
+            where="--tools",
+            expected="a function, a list of functions, or a function that returns list[Tool]",
+            fix="agentsession explain tools-invalid",
+        )
+    return ToolBox(listed)
+
+
+@contextlib.asynccontextmanager
+async def open_store(options: RunOptions) -> AsyncIterator[RecordStore | None]:
+    """The SQLite record of ``--store``, or ``None`` for a record that lives as long as the process."""
+    if options.store is None:
+        if options.session is not None:
+            raise CommandError(
+                "--session needs a record to be kept in", where="run", fix="add --store sessions.db", id="usage"
+            )
+        yield None
+        return
+    import agentsession.host as host
+
+    async with host.SqliteRecordStore(options.store) as store:
+        yield store
+
+
+async def open_session(
+    host: Host, executor: AgentExecutor, options: RunOptions, store: RecordStore | None
+) -> tuple[AgentSession, RunOptions]:
+    """Load the session that was named if it is stored, else open one; with the options completed by its id."""
+    asked = OpenOptions(session_id=options.session, execution=ExecutionOptions(model=options.model))
+    session: AgentSession | None = None
+    if options.session is not None:
+        with contextlib.suppress(SessionNotFound):
+            session = await host.open(executor, asked, load=options.session, store=store)
+    if session is None:
+        session = await host.open(executor, asked, store=store)
+    return session, dataclasses.replace(options, session=session.session_id)
