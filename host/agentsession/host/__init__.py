@@ -6,6 +6,9 @@ are loaded when they are first asked for, and say how to get what they need.
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from agentsession.host._elicitation import (
     Approval,
     CallbackChannel,
@@ -28,10 +31,15 @@ from agentsession.host._policy import (
     ask_all,
     deny_all,
 )
+from agentsession.host._registry import ExecutorCreator, SessionFactory
 from agentsession.host._results import Answered, TurnResult, UsageTotals
 from agentsession.host._settings import AnswerObserver, Observer
 from agentsession.host._toolcontext import ToolCancelled, ToolContext
 from agentsession.host._tools import Tool, ToolBox, ToolError, ToolLike, ToolOutcome, ToolProvider, tool
+
+if TYPE_CHECKING:
+    from agentsession.host._sql import SqlRecordStore
+    from agentsession.host._sqlite import SqliteRecordStore
 
 __all__ = [
     # turns
@@ -70,4 +78,23 @@ __all__ = [
     "NoChannel",
     "Position",
     "ScriptedChannel",
+    # executors and records
+    "ExecutorCreator",
+    "SessionFactory",
+    "SqlRecordStore",
+    "SqliteRecordStore",
 ]
+
+_LAZY = {"SqlRecordStore": "agentsession.host._sql", "SqliteRecordStore": "agentsession.host._sqlite"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_LAZY[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

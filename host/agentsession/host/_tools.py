@@ -229,6 +229,10 @@ class Tool:
                 raise
             # The tool awaited something that was cancelled elsewhere: a failure of the tool, not of its caller.
             return _raised(self.name, problem, expose)
+        except RuntimeError as problem:
+            # A StopIteration cannot leave a coroutine: Python makes it the cause of a RuntimeError.
+            cause = problem.__cause__
+            return _raised(self.name, cause if isinstance(cause, StopIteration) else problem, expose)
         except (Exception, SystemExit) as problem:  # noqa: BLE001 - a tool's failure is a result (SystemExit: it must not end the host)
             return _raised(self.name, problem, expose)
 

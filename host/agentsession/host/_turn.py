@@ -161,7 +161,9 @@ class Turn:
         end: StreamEnd | None = None
         if isinstance(given, (str, MessageInput)):
             end = await self._stream(given, options)
-        elif given is not None:
+        else:
+            await self._recall_brackets()
+        if given is not None and not isinstance(given, (str, MessageInput)):
             answers = [given] if isinstance(given, Model) else list(given)
             self._taken.update(answer.request_id for answer in answers)
             for answer in answers:
@@ -206,13 +208,8 @@ class Turn:
         if event.turn_id is not None and self._turn_id is not None and event.turn_id != self._turn_id:
             return  # the settlement of the turn before
         match event:
-            case AgentStart():
-                self._brackets.setdefault(event.thread_id, []).append(event.agent_id)
-                self._parents[event.thread_id] = event.parent_thread_id
-            case AgentEnd():
-                open_agents = self._brackets.get(event.thread_id, [])
-                if event.agent_id in open_agents:
-                    open_agents.remove(event.agent_id)
+            case AgentStart() | AgentEnd():
+                self._bracket(event)
             case ToolRequest(partial=False):
                 self._requests[event.request_id] = event
             case ToolResponse() | ElicitationResponse():
@@ -412,6 +409,24 @@ class Turn:
             "user_id": self._attached.user_id,
             "permission_mode": self._attached.permission_mode,
         }
+
+    def _bracket(self, event: AgentStart | AgentEnd) -> None:
+        """Keep who works on which thread. An agent that only pauses stays: its requests are decided meanwhile."""
+        agents = self._brackets.setdefault(event.thread_id, [])
+        if isinstance(event, AgentStart):
+            self._parents[event.thread_id] = event.parent_thread_id
+            if event.agent_id not in agents or not event.resumed:
+                agents.append(event.agent_id)
+        elif event.reason != "input_required" and event.agent_id in agents:
+            agents.remove(event.agent_id)
+
+    async def _recall_brackets(self) -> None:
+        """Who works where, for a turn that began before this one was made: rules about sub-agents hold there too."""
+        waiting = {request.turn_id for request in self._session.pending}
+        if waiting:
+            async for event in self._session.events(types={"agent_start", "agent_end"}):
+                if isinstance(event, (AgentStart, AgentEnd)) and event.turn_id in waiting:
+                    self._bracket(event)
 
     def _path(self, thread_id: str | None) -> list[str]:
         chain: list[str | None] = [thread_id]

@@ -1,0 +1,346 @@
+"""Records in a SQL database: the portable part. ``_sqlite.py`` adds what SQLite needs.
+
+Not for: any one database. Rules carried: PER-01, PER-02, ORD-01. May import: sqlalchemy (here and in ``_sqlite.py``
+only), anyio, ``_process``, ``protocol``.
+
+Events are kept as their wire JSON and read back with ``parse_event``, so that what a newer version wrote survives. Each
+call is one transaction in a worker thread; a transaction that was begun is finished also when the caller is cancelled.
+The seqs of a record only rise: the primary key refuses a second event of a seq, whoever writes it.
+"""
+
+from __future__ import annotations
+
+import builtins
+import datetime
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Final, Self, TypeVar
+
+import anyio
+import anyio.to_thread
+from anyio.lowlevel import RunVar
+
+from agentsession.host._process import ProcessMark, is_gone, this_process
+from agentsession.protocol import (
+    ConfigurationError,
+    Event,
+    InvalidInput,
+    RecordInfo,
+    RecordKey,
+    SessionBusy,
+    SessionExists,
+    SessionNotFound,
+    UnsupportedVersion,
+    dump_event,
+    is_ephemeral,
+    parse_event,
+)
+
+try:
+    import sqlalchemy as sa
+    import sqlalchemy.exc
+except ImportError as error:  # the one place that says how to get it
+    raise ConfigurationError(
+        "SQLAlchemy is not installed",
+        where="the SQL record store",
+        fix='pip install "agent-session-protocol[sqlite]"',
+        id="extra-missing",
+    ) from error
+
+__all__ = ["SCHEMA_VERSION", "SqlRecordStore"]
+
+SCHEMA_VERSION: Final = 1
+"""The version of the tables; a database of another version is refused, not guessed at."""
+
+_T = TypeVar("_T")
+_THREADS: Final = 4
+_METADATA: Final = sa.MetaData()
+
+_META = sa.Table(
+    "agentsession_meta",
+    _METADATA,
+    sa.Column("name", sa.String(64), primary_key=True),
+    sa.Column("value", sa.String(255), nullable=False),
+)
+_RECORDS = sa.Table(
+    "agentsession_records",
+    _METADATA,
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("agent", sa.String(256), nullable=False),
+    sa.Column("user_id", sa.String(256), nullable=False),
+    sa.Column("session_id", sa.String(256), nullable=False),
+    sa.Column("last_seq", sa.BigInteger, nullable=False, default=0),
+    sa.Column("reserved_seq", sa.BigInteger, nullable=False, default=0),
+    sa.Column("created_at", sa.String(32), nullable=False),
+    sa.UniqueConstraint("agent", "user_id", "session_id"),
+    sqlite_autoincrement=True,  # a deleted record's number is not used again: newest first stays true
+)
+_EVENTS = sa.Table(
+    "agentsession_events",
+    _METADATA,
+    sa.Column("record", sa.ForeignKey(_RECORDS.c.id, ondelete="CASCADE"), primary_key=True),
+    sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("event_id", sa.String(512), nullable=False),
+    sa.Column("type", sa.String(512), nullable=False),
+    sa.Column("json", sa.Text, nullable=False),
+    sa.UniqueConstraint("record", "event_id"),
+)
+_LOCKS = sa.Table(
+    "agentsession_locks",
+    _METADATA,
+    sa.Column("record", sa.ForeignKey(_RECORDS.c.id, ondelete="CASCADE"), primary_key=True),
+    sa.Column("owner", sa.String(512), nullable=False),
+    sa.Column("pid", sa.BigInteger, nullable=False),
+    sa.Column("host", sa.String(255), nullable=False),
+    sa.Column("start", sa.String(128), nullable=False),
+    sa.Column("since", sa.String(32), nullable=False),
+)
+
+
+class SqlRecordStore:
+    """A :class:`RecordStore` in a database that SQLAlchemy's synchronous ``engine`` reaches; works on asyncio and trio.
+
+    One store serves any number of sessions, tasks and event loops. Call :meth:`aclose`, or use ``async with``, to give
+    its connections back.
+    """
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine
+        self._is_ready = False
+        self._getting_ready = threading.Lock()
+        self._limiter: RunVar[anyio.CapacityLimiter] = RunVar(f"agentsession.sql.{id(self)}")
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections. The store opens new ones when it is used again."""
+        await self._in_thread(self._engine.dispose)
+
+    async def create(self, key: RecordKey) -> None:
+        """Make an empty record. Raises :class:`SessionExists`."""
+
+        def work(connection: sa.Connection) -> None:
+            row = {"agent": key.agent, "user_id": key.user_id, "session_id": key.session_id, "created_at": _now()}
+            connection.execute(_RECORDS.insert().values(last_seq=0, reserved_seq=0, **row))
+
+        try:
+            await self._write(work)
+        except sqlalchemy.exc.IntegrityError:
+            raise SessionExists(f"session {key.session_id} exists", fix="choose another id, or load it") from None
+
+    async def append(self, key: RecordKey, events: Sequence[Event], *, reserved_seq: int) -> None:
+        """Store ``events`` in order and raise the reserved seq, in one transaction. ``events`` may be empty.
+
+        Raises :class:`SessionNotFound`, and :class:`InvalidInput` for ephemeral events and a seq that does not rise.
+        """
+        rows = [
+            {"seq": event.seq, "event_id": event.id, "type": event.type, "json": dump_event(event)}  # type: ignore[attr-defined]  # every concrete event has a type
+            for event in events
+        ]
+
+        def work(connection: sa.Connection) -> None:
+            row = self._row(connection, key, lock=True)
+            last = row.last_seq
+            for event in events:
+                if event.seq <= last or is_ephemeral(event):
+                    raise InvalidInput(
+                        f"event #{event.seq} cannot follow #{last} in a stored record", where=key.session_id
+                    )
+                last = event.seq
+            if rows:
+                connection.execute(_EVENTS.insert(), [{"record": row.id, **item} for item in rows])
+            connection.execute(
+                _RECORDS.update()
+                .where(_RECORDS.c.id == row.id)
+                .values(last_seq=last, reserved_seq=max(row.reserved_seq, reserved_seq, last))
+            )
+
+        try:
+            await self._write(work)
+        except sqlalchemy.exc.IntegrityError as error:
+            raise InvalidInput("an event id or seq is in the record already", where=key.session_id) from error
+
+    async def read(self, key: RecordKey, *, after: int = 0, limit: int | None = None) -> builtins.list[Event]:
+        """The stored events with a seq above ``after``, oldest first; no others are read.
+
+        Raises :class:`SessionNotFound`.
+        """
+
+        def work(connection: sa.Connection) -> builtins.list[Event]:
+            record = self._row(connection, key).id
+            query = sa.select(_EVENTS.c.json).where(_EVENTS.c.record == record, _EVENTS.c.seq > after)
+            return [parse_event(text) for text in connection.scalars(query.order_by(_EVENTS.c.seq).limit(limit))]
+
+        return await self._read(work)
+
+    async def info(self, key: RecordKey) -> RecordInfo:
+        """What is known without reading. Raises :class:`SessionNotFound`."""
+
+        def work(connection: sa.Connection) -> RecordInfo:
+            row = self._row(connection, key)
+            return RecordInfo(key, row.last_seq, row.reserved_seq)
+
+        return await self._read(work)
+
+    async def list(self, agent: str, user_id: str) -> builtins.list[RecordInfo]:
+        """The records of one user with one agent, newest first."""
+
+        def work(connection: sa.Connection) -> builtins.list[RecordInfo]:
+            query = sa.select(_RECORDS).where(_RECORDS.c.agent == agent, _RECORDS.c.user_id == user_id)
+            return [
+                RecordInfo(RecordKey(agent, user_id, row.session_id), row.last_seq, row.reserved_seq)
+                for row in connection.execute(query.order_by(_RECORDS.c.id.desc()))
+            ]
+
+        return await self._read(work)
+
+    async def delete(self, key: RecordKey) -> None:
+        """Remove a record and all it holds. Raises :class:`SessionNotFound`, :class:`SessionBusy`."""
+
+        def work(connection: sa.Connection) -> None:
+            record = self._row(connection, key, lock=True).id
+            self._check_free(connection, record, key, owner=None)
+            for table in (_LOCKS, _EVENTS):
+                connection.execute(table.delete().where(table.c.record == record))
+            connection.execute(_RECORDS.delete().where(_RECORDS.c.id == record))
+
+        await self._write(work)
+        await self._in_thread(self._after_delete)
+
+    async def lock(self, key: RecordKey, owner: str) -> None:
+        """Take the record for ``owner``; a lock of a process that is gone is taken over.
+
+        Raises :class:`SessionNotFound`, :class:`SessionBusy`.
+        """
+        mark = this_process()
+
+        def work(connection: sa.Connection) -> None:
+            record = self._row(connection, key, lock=True).id
+            self._check_free(connection, record, key, owner=owner)
+            connection.execute(_LOCKS.delete().where(_LOCKS.c.record == record))
+            values = {"pid": mark.pid, "host": mark.host, "start": mark.start}
+            connection.execute(_LOCKS.insert().values(record=record, owner=owner, since=_now(), **values))
+
+        await self._write(work)
+
+    async def unlock(self, key: RecordKey, owner: str) -> None:
+        """Give the record back; nothing happens when ``owner`` does not hold it."""
+
+        def work(connection: sa.Connection) -> None:
+            try:
+                record = self._row(connection, key).id
+            except SessionNotFound:
+                return
+            connection.execute(_LOCKS.delete().where(_LOCKS.c.record == record, _LOCKS.c.owner == owner))
+
+        await self._write(work)
+
+    async def break_lock(self, key: RecordKey) -> None:
+        """Remove the record's lock, whoever holds it: for a holder on another machine that is known to be gone."""
+
+        def work(connection: sa.Connection) -> None:
+            record = self._row(connection, key).id
+            connection.execute(_LOCKS.delete().where(_LOCKS.c.record == record))
+
+        await self._write(work)
+
+    # --- for a database's own class -----------------------------------------------------------------------------
+
+    def _transaction(self, *, write: bool) -> AbstractContextManager[sa.Connection]:
+        """A connection in a transaction."""
+        return self._engine.begin()
+
+    def _prepare(self) -> None:
+        """Before the first use of the database."""
+
+    def _after_delete(self) -> None:
+        """After a record was deleted."""
+
+    def _describe(self) -> str:
+        return self._engine.url.render_as_string(hide_password=True)
+
+    # --- the work -----------------------------------------------------------------------------------------------
+
+    async def _write(self, work: Callable[[sa.Connection], _T]) -> _T:
+        return await self._in_thread(self._transact, work, True)
+
+    async def _read(self, work: Callable[[sa.Connection], _T]) -> _T:
+        return await self._in_thread(self._transact, work, False)
+
+    def _transact(self, work: Callable[[sa.Connection], _T], write: bool) -> _T:
+        self._get_ready()
+        with self._transaction(write=write) as connection:
+            return work(connection)
+
+    async def _in_thread(self, function: Callable[..., _T], *args: Any) -> _T:
+        # A limiter of its own, one for each event loop: what fills the default one must not hold up the record.
+        try:
+            limiter = self._limiter.get()
+        except LookupError:
+            limiter = anyio.CapacityLimiter(_THREADS)
+            self._limiter.set(limiter)
+        return await anyio.to_thread.run_sync(function, *args, limiter=limiter)
+
+    def _get_ready(self) -> None:
+        with self._getting_ready:
+            if self._is_ready:
+                return
+            try:
+                self._prepare()
+                with self._transaction(write=True) as connection:
+                    _METADATA.create_all(connection)
+                    self._check_version(connection)
+            except sqlalchemy.exc.DBAPIError as error:
+                raise ConfigurationError(
+                    "the record database cannot be used",
+                    where=self._describe(),
+                    got=str(error.orig),
+                    fix="name another file, or one that was made by agentsession",
+                ) from error
+            self._is_ready = True
+
+    def _check_version(self, connection: sa.Connection) -> None:
+        found = connection.scalar(sa.select(_META.c.value).where(_META.c.name == "schema_version"))
+        if found is None:
+            connection.execute(_META.insert().values(name="schema_version", value=str(SCHEMA_VERSION)))
+        elif found != str(SCHEMA_VERSION):
+            raise UnsupportedVersion(
+                "the record database has another version",
+                where=self._describe(),
+                got=f"version {found}",
+                expected=f"version {SCHEMA_VERSION}",
+                fix="use the release of agent-session-protocol that made it, or name another file",
+            )
+
+    def _row(self, connection: sa.Connection, key: RecordKey, *, lock: bool = False) -> Any:
+        query = sa.select(_RECORDS).where(
+            _RECORDS.c.agent == key.agent, _RECORDS.c.user_id == key.user_id, _RECORDS.c.session_id == key.session_id
+        )
+        row = connection.execute(query.with_for_update() if lock else query).one_or_none()
+        if row is None:
+            raise SessionNotFound(
+                f"no session {key.session_id} of user {key.user_id} with agent {key.agent}", fix="list the sessions"
+            )
+        return row
+
+    def _check_free(self, connection: sa.Connection, record: int, key: RecordKey, owner: str | None) -> None:
+        held = connection.execute(sa.select(_LOCKS).where(_LOCKS.c.record == record)).one_or_none()
+        if held is None or held.owner == owner:
+            return
+        if is_gone(ProcessMark(held.host, held.pid, held.start)):
+            return
+        here = held.host == this_process().host
+        raise SessionBusy(
+            f"session {key.session_id} is open " + ("in another process" if held.pid != this_process().pid else "here"),
+            where=f"pid {held.pid}" + ("" if here else f" on {held.host}") + f", since {held.since}",
+            fix="close it, or fork it" if here else "close it there; if that machine is gone, break the lock",
+        )
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,363 @@
+"""One contract for every record store; then what only the SQLite one promises."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import anyio
+import pytest
+
+from agentsession.host import SqliteRecordStore
+from agentsession.protocol import (
+    AgentDescriptor,
+    ConfigurationError,
+    Event,
+    Initialize,
+    InvalidInput,
+    MemoryRecordStore,
+    Message,
+    RecordKey,
+    RecordStore,
+    SessionBusy,
+    SessionExists,
+    SessionNotFound,
+    Text,
+    UnsupportedVersion,
+    parse_event,
+)
+
+pytestmark = pytest.mark.anyio
+
+KEY = RecordKey("coder", "ann", "s-1")
+BASE = {"timestamp": "2026-01-31T12:00:00.000Z", "session_id": "s-1"}
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[RecordStore]:
+    if request.param == "memory":
+        yield MemoryRecordStore()
+    else:
+        async with SqliteRecordStore(tmp_path / "deep" / "records.db") as made:
+            yield made
+
+
+@pytest.fixture
+async def sqlite(tmp_path: Path) -> AsyncIterator[SqliteRecordStore]:
+    async with SqliteRecordStore(tmp_path / "records.db") as made:
+        yield made
+
+
+def message(seq: int, text: str = "hello", *, partial: bool = False) -> Event:
+    return Message(
+        id=f"e-{seq}",
+        seq=seq,
+        message_id=f"m-{seq}",
+        content=[Text(text=text)],
+        partial=partial,
+        **BASE,  # type: ignore[arg-type]
+    )
+
+
+async def test_a_store_satisfies_the_protocol(store: RecordStore) -> None:
+    assert isinstance(store, RecordStore)
+
+
+@pytest.mark.rule("PER-02")
+async def test_what_was_appended_is_read_back_equal(store: RecordStore) -> None:
+    await store.create(KEY)
+    events = [
+        Initialize(id="e-1", seq=1, protocol_version="1.0", descriptor=AgentDescriptor(name="a", executor="x"), **BASE),  # type: ignore[arg-type]
+        message(2, "smile 😀\x00 line two\n"),
+        parse_event(
+            {
+                "type": "from_the_future",
+                "id": "e-3",
+                "seq": 3,
+                "sessionId": "s-1",
+                "timestamp": BASE["timestamp"],
+                "new": {"a": [1, None]},
+            }
+        ),
+    ]
+    await store.append(KEY, events, reserved_seq=40)
+    assert await store.read(KEY) == events
+    info = await store.info(KEY)
+    assert (info.key, info.last_seq, info.reserved_seq) == (KEY, 3, 40)
+
+
+async def test_a_tail_and_a_limit_are_read_from_the_cursor_on(store: RecordStore) -> None:
+    await store.create(KEY)
+    await store.append(KEY, [message(seq) for seq in (1, 2, 5, 9)], reserved_seq=0)
+    assert [event.seq for event in await store.read(KEY, after=2)] == [5, 9]
+    assert [event.seq for event in await store.read(KEY, after=1, limit=2)] == [2, 5]
+    assert await store.read(KEY, after=9) == []
+
+
+@pytest.mark.rule("ORD-01")
+async def test_the_reserved_seq_only_rises_also_without_events(store: RecordStore) -> None:
+    await store.create(KEY)
+    await store.append(KEY, [], reserved_seq=100)
+    await store.append(KEY, [message(101)], reserved_seq=50)
+    assert (await store.info(KEY)).reserved_seq == 101
+
+
+@pytest.mark.rule("ORD-01")
+async def test_an_append_that_cannot_be_is_refused_as_a_whole(store: RecordStore) -> None:
+    await store.create(KEY)
+    await store.append(KEY, [message(1)], reserved_seq=1)
+    for wrong in ([message(2), message(2)], [message(2), message(1)], [message(2), message(3, partial=True)]):
+        with pytest.raises(InvalidInput):
+            await store.append(KEY, wrong, reserved_seq=9)
+    assert [event.seq for event in await store.read(KEY)] == [1]
+    assert (await store.info(KEY)).reserved_seq == 1
+
+
+async def test_a_record_that_is_not_there_is_not_found(store: RecordStore) -> None:
+    calls: list[Callable[[], Awaitable[object]]] = [
+        lambda: store.append(KEY, [], reserved_seq=1),
+        lambda: store.read(KEY),
+        lambda: store.info(KEY),
+        lambda: store.delete(KEY),
+        lambda: store.lock(KEY, "me"),
+    ]
+    for made in calls:
+        with pytest.raises(SessionNotFound):
+            await made()
+    await store.unlock(KEY, "me")
+
+
+async def test_of_twenty_creates_at_once_one_succeeds(store: RecordStore) -> None:
+    made: list[str] = []
+
+    async def create() -> None:
+        try:
+            await store.create(KEY)
+        except SessionExists:
+            made.append("exists")
+        else:
+            made.append("made")
+
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as tasks:
+            for _ in range(20):
+                tasks.start_soon(create)
+    assert sorted(made) == ["exists"] * 19 + ["made"]
+
+
+async def test_appends_to_many_records_at_once_all_arrive(store: RecordStore) -> None:
+    keys = [RecordKey("coder", "ann", f"s-{number}") for number in range(8)]
+
+    async def write(key: RecordKey) -> None:
+        await store.create(key)
+        for seq in range(1, 6):
+            await store.append(key, [message(seq)], reserved_seq=seq)
+
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as tasks:
+            for key in keys:
+                tasks.start_soon(write, key)
+    assert [len(await store.read(key)) for key in keys] == [5] * 8
+
+
+async def test_users_and_agents_do_not_see_each_others_records(store: RecordStore) -> None:
+    others = [RecordKey("coder", "bob", "s-1"), RecordKey("writer", "ann", "s-1")]
+    for key in (KEY, *others, RecordKey("coder", "ann", "s-2")):
+        await store.create(key)
+    await store.append(KEY, [message(1)], reserved_seq=1)
+    assert await store.read(others[0]) == []
+    assert [info.key.session_id for info in await store.list("coder", "ann")] == ["s-2", "s-1"]
+    assert await store.list("coder", "cid") == []
+
+
+async def test_a_lock_has_one_owner_and_only_the_owner_gives_it_back(store: RecordStore) -> None:
+    await store.create(KEY)
+    await store.lock(KEY, "one")
+    await store.lock(KEY, "one")
+    with pytest.raises(SessionBusy):
+        await store.lock(KEY, "two")
+    await store.unlock(KEY, "two")
+    with pytest.raises(SessionBusy):
+        await store.delete(KEY)
+    await store.unlock(KEY, "one")
+    await store.lock(KEY, "two")
+
+
+async def test_a_deleted_record_is_gone_and_its_id_can_be_used_again(store: RecordStore) -> None:
+    await store.create(KEY)
+    await store.append(KEY, [message(1)], reserved_seq=7)
+    await store.delete(KEY)
+    assert await store.list("coder", "ann") == []
+    await store.create(KEY)
+    assert await store.read(KEY) == []
+    assert (await store.info(KEY)).reserved_seq == 0
+
+
+# --- SQLite alone -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("PER-02")
+async def test_another_store_on_the_file_reads_what_was_acknowledged(tmp_path: Path) -> None:
+    async with SqliteRecordStore(tmp_path / "r.db") as first:
+        await first.create(KEY)
+        await first.append(KEY, [message(1)], reserved_seq=10)
+        async with SqliteRecordStore(tmp_path / "r.db") as second:
+            assert await second.read(KEY) == [message(1)]
+            assert (await second.info(KEY)).reserved_seq == 10
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are POSIX")
+async def test_only_the_owner_of_the_files_can_read_them(sqlite: SqliteRecordStore) -> None:
+    await sqlite.create(KEY)
+    files = list(sqlite.path.parent.glob("records.db*"))
+    assert len(files) >= 2  # the log too
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+
+
+async def test_deleted_content_is_in_none_of_the_files(sqlite: SqliteRecordStore) -> None:
+    await sqlite.create(KEY)
+    await sqlite.append(KEY, [message(1, "hunter2-very-secret")], reserved_seq=1)
+    await sqlite.delete(KEY)
+    for file in sqlite.path.parent.glob("records.db*"):
+        assert b"hunter2-very-secret" not in file.read_bytes()
+
+
+async def test_a_file_of_another_version_is_refused(sqlite: SqliteRecordStore) -> None:
+    await sqlite.create(KEY)
+    await sqlite.aclose()
+    connection = sqlite3.connect(sqlite.path)
+    with connection:
+        connection.execute("UPDATE agentsession_meta SET value = '99'")
+    connection.close()
+    async with SqliteRecordStore(sqlite.path) as again:
+        with pytest.raises(UnsupportedVersion) as caught:
+            await again.read(KEY)
+    assert caught.value.got == "version 99"
+
+
+async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("not a database, but long enough to be read as a header " * 40)
+    async with SqliteRecordStore(tmp_path / "notes.txt") as store:
+        with pytest.raises(ConfigurationError) as caught:
+            await store.create(KEY)
+    assert caught.value.got == "file is not a database"
+
+
+async def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    async with SqliteRecordStore(tmp_path / "file" / "r.db") as store:
+        with pytest.raises(ConfigurationError):
+            await store.create(KEY)
+
+
+async def test_a_tail_is_found_by_the_key_and_not_by_reading_all(sqlite: SqliteRecordStore) -> None:
+    await sqlite.create(KEY)
+    connection = sqlite3.connect(sqlite.path)
+    plan = connection.execute(
+        "EXPLAIN QUERY PLAN SELECT json FROM agentsession_events WHERE record = 1 AND seq > 5 ORDER BY seq"
+    ).fetchall()
+    connection.close()
+    text = " ".join(str(row) for row in plan)
+    assert "SEARCH" in text
+    assert "TEMP B-TREE" not in text
+
+
+async def _run(script: str, *args: str) -> subprocess.CompletedProcess[bytes]:
+    with anyio.fail_after(60):
+        return await anyio.run_process([sys.executable, "-c", script, *args])
+
+
+_LOCK_AND_DIE = """
+import os, sys, anyio
+from agentsession.host import SqliteRecordStore
+from agentsession.protocol import RecordKey
+async def main():
+    store = SqliteRecordStore(sys.argv[1])
+    await store.lock(RecordKey("coder", "ann", "s-1"), "other")
+    os._exit(0)
+anyio.run(main)
+"""
+
+_TRY_LOCK = """
+import sys, anyio
+from agentsession.host import SqliteRecordStore
+from agentsession.protocol import RecordKey, SessionBusy
+async def main():
+    async with SqliteRecordStore(sys.argv[1]) as store:
+        try:
+            await store.lock(RecordKey("coder", "ann", "s-1"), "other")
+        except SessionBusy as error:
+            print(error.where)
+anyio.run(main)
+"""
+
+
+async def test_the_lock_of_a_process_that_is_gone_is_taken_over(sqlite: SqliteRecordStore) -> None:
+    await sqlite.create(KEY)
+    await _run(_LOCK_AND_DIE, str(sqlite.path))
+    await sqlite.lock(KEY, "mine")
+
+
+async def test_the_lock_of_a_living_process_holds_and_names_it(sqlite: SqliteRecordStore) -> None:
+    await sqlite.create(KEY)
+    await sqlite.lock(KEY, "mine")
+    done = await _run(_TRY_LOCK, str(sqlite.path))
+    assert done.stdout.decode().startswith(f"pid {os.getpid()}, since 20")
+
+
+async def test_the_lock_of_an_earlier_process_with_the_same_number_is_taken_over(sqlite: SqliteRecordStore) -> None:
+    await sqlite.create(KEY)
+    await sqlite.lock(KEY, "before")
+    connection = sqlite3.connect(sqlite.path)
+    with connection:
+        (start,) = connection.execute("SELECT start FROM agentsession_locks").fetchone()
+        connection.execute("UPDATE agentsession_locks SET start = 'another boot:1'")
+    connection.close()
+    if not start:
+        pytest.skip("this system does not say when a process started")
+    await sqlite.lock(KEY, "after")
+
+
+async def test_a_lock_from_another_machine_holds_until_it_is_broken(sqlite: SqliteRecordStore) -> None:
+    await sqlite.create(KEY)
+    await sqlite.lock(KEY, "far")
+    connection = sqlite3.connect(sqlite.path)
+    with connection:
+        connection.execute("UPDATE agentsession_locks SET host = 'elsewhere', pid = 999999999")
+    connection.close()
+    with pytest.raises(SessionBusy, match="on elsewhere"):
+        await sqlite.lock(KEY, "mine")
+    await sqlite.break_lock(KEY)
+    await sqlite.lock(KEY, "mine")
+
+
+async def test_a_cancelled_append_is_stored_whole_or_not_at_all(sqlite: SqliteRecordStore) -> None:
+    await sqlite.create(KEY)
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await sqlite.append(KEY, [message(1), message(2)], reserved_seq=2)
+    assert len(await sqlite.read(KEY)) in (0, 2)
+
+
+def test_one_store_serves_several_event_loops(tmp_path: Path) -> None:
+    store = SqliteRecordStore(tmp_path / "r.db")
+    anyio.run(store.create, KEY, backend="asyncio")
+    anyio.run(store.info, KEY, backend="trio")
+    anyio.run(store.aclose, backend="asyncio")
+
+
+async def test_without_sqlalchemy_the_error_says_how_to_get_it() -> None:
+    script = (
+        "import sys; sys.modules['sqlalchemy'] = None\n"
+        "import agentsession.host\n"
+        "from agentsession.protocol import ConfigurationError\n"
+        "try: agentsession.host.SqliteRecordStore\n"
+        "except ConfigurationError as error: print(error.fix)\n"
+    )
+    done = await _run(script)
+    assert done.stdout.decode().strip() == 'pip install "agent-session-protocol[sqlite]"'
