@@ -12,13 +12,12 @@ in the order of their parts, usage, error, state, custom. docs/adk-mapping.md is
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from google.genai import types
 
 from agentsession.adapters.adk._calls import Call, CallBook
 from agentsession.adapters.adk._content import parts_to_content
-from agentsession.adapters.adk._elicit import answer_of, hint_of, kind_of, original_id, question_of
 from agentsession.adapters.adk._errors import ABORTED_CODE, EndReason, end_reason, is_empty_reply, is_error
 from agentsession.adapters.adk._events import (
     action_events,
@@ -28,52 +27,16 @@ from agentsession.adapters.adk._events import (
     problem_event,
     reports_error,
     usage_event,
-    with_marks,
 )
-from agentsession.adapters.adk._stream import ArgsWriter, MessageBuffer, StreamedCall, visible_parts
+from agentsession.adapters.adk._requests import CONTROL_TOOLS, Needs, Owner, Requests, agent_owns, stored_needs
+from agentsession.adapters.adk._stream import MessageBuffer, visible_parts
 from agentsession.adapters.adk._values import clean_id, iso_timestamp, lossy_json
-from agentsession.protocol import (
-    ContentPart,
-    Custom,
-    ElicitationRequest,
-    ElicitationResponse,
-    Event,
-    JsonError,
-    Message,
-    Text,
-    ToolRequest,
-    ToolResponse,
-    ToolUpdate,
-    repair_text,
-)
+from agentsession.protocol import ContentPart, Custom, Event, JsonError, Message, Text, repair_text
 
 if TYPE_CHECKING:
     from google.adk.events.event import Event as AdkEvent
 
 __all__ = ["CONTROL_TOOLS", "Call", "Translator"]
-
-CONTROL_TOOLS: Final = frozenset(
-    {"exit_loop", "finish_task", "set_model_response", "transfer_to_agent", "transfer_to_other_agent"}
-)
-"""Calls that steer ADK itself: shown with needs none, never gated."""
-
-Needs = Callable[[str, bool], str | None]
-"""From a tool's name and whether it is long-running: what its request needs; ``None``: the call is not shown at all."""
-
-Owner = Callable[[str], str]
-"""From a tool's name: who owns it, ``agent`` or ``host``."""
-
-
-def stored_needs(name: str, long_running: bool) -> str:
-    """What a request needs in a stored session: only a long-running call still waits for somebody."""
-    del name
-    return "result" if long_running else "none"
-
-
-def agent_owns(name: str) -> str:
-    """Every tool of a stored session was the agent's own, as far as its events say."""
-    del name
-    return "agent"
 
 
 class Translator:
@@ -97,13 +60,8 @@ class Translator:
         thread_prefix: str | None = None,
         parent: Translator | None = None,
     ) -> None:
-        self.book: CallBook = parent.book if parent is not None else CallBook()
-        """Every call so far, by contract id and by ADK id."""
-        self.delegated: set[str] = parent.delegated if parent is not None else set()
-        """ADK ids of calls that are task delegations: shown as brackets, not as requests."""
-        self._needs = needs
-        self._owner = owner
-        self._is_gate = is_gate
+        above: Requests | None = parent._requests if parent is not None else None
+        self._requests: Requests = Requests(needs, owner, is_gate, above)
         self._thread_prefix = thread_prefix
         self._message_ids: set[str] = parent._message_ids if parent is not None else set()
         self._buffers: dict[tuple[str, str, str], tuple[MessageBuffer, dict[str, Any]]] = {}
@@ -112,6 +70,16 @@ class Translator:
         self._said = False
 
     # --- what the driver asks and tells -------------------------------------------------------------------------------
+
+    @property
+    def book(self) -> CallBook:
+        """Every call so far, by contract id and by ADK id."""
+        return self._requests.book
+
+    @property
+    def delegated(self) -> set[str]:
+        """ADK ids of calls that are task delegations: shown as brackets, not as requests. The driver adds to it."""
+        return self._requests.delegated
 
     @property
     def end_reason(self) -> EndReason:
@@ -145,14 +113,19 @@ class Translator:
             call.open = False
             call.settled = True
 
-    def close_messages(self, *, interrupted: bool = True) -> list[Event]:
-        """The closing events of messages that stopped streaming in the middle: at an abort, a failure, a pause."""
+    def close_messages(self, *, interrupted: bool = True, thread: str | None = "*") -> list[Event]:
+        """The closing events of messages that stopped streaming in the middle: at an abort, a failure, a pause.
+
+        ``thread``: only those of one thread (``None``: the main one); as it is, all.
+        """
         out: list[Event] = []
-        for buffer, common in self._buffers.values():
+        for slot, (buffer, common) in list(self._buffers.items()):
+            if thread not in ("*", common["thread_id"]):
+                continue
+            del self._buffers[slot]
             out += self._closing(buffer, common, interrupted=interrupted)
             if buffer.code is not None and is_error(buffer.code):
                 self._code = buffer.code
-        self._buffers.clear()
         return out
 
     # --- the translation ----------------------------------------------------------------------------------------------
@@ -199,7 +172,7 @@ class Translator:
             out.append(Message(message_id=message_id, role="user", content=content, **common))
             out += [problem_event("the message", problems, common)] if problems else []
         for response in responses:
-            out += self._response(response, event, {**common, "source": "host"})
+            out += self._requests.response(response, event, {**common, "source": "host"})
         out += action_events(event, {**common, "source": "host"})
         return out
 
@@ -223,7 +196,7 @@ class Translator:
             out.append(self._delta(buffer, delta, common))
         for part in parts:
             if part.function_call is not None:
-                out += self._call_piece(buffer, part.function_call, common)
+                out += self._requests.piece(buffer, part.function_call, common)
         if event.usage_metadata is not None:
             buffer.usage = event.usage_metadata  # streamed counts are cumulative: the last one is the call's
         buffer.code = code_of(event.error_code) or code_of(event.finish_reason) or buffer.code
@@ -258,9 +231,9 @@ class Translator:
         unreadable = _readable(code, calls, buffer)
         for index, part in enumerate(parts):
             if part.function_call is not None and id(part) not in unreadable:
-                out += self._call(part.function_call, index, buffer, event, message_id, common)
+                out += self._requests.call(part.function_call, index, buffer, event, message_id, common)
             elif part.function_response is not None:
-                out += self._response(part.function_response, event, common)
+                out += self._requests.response(part.function_response, event, common)
 
         usage = event.usage_metadata or (buffer.usage if buffer is not None else None)
         if usage is not None:
@@ -283,7 +256,7 @@ class Translator:
             calls = [_call_as_json(part.function_call) for part in dropped if part.function_call is not None]
             for part in dropped:
                 if part.function_call is not None and part.function_call.id:
-                    self._hide(part.function_call, event)
+                    self._requests.hide(part.function_call, event)
             return [error_event(code, event.error_message, common, calls=calls or None)]
         if event.content is not None and not answers:
             self._code = None
@@ -322,188 +295,6 @@ class Translator:
         )
         return out
 
-    # --- calls --------------------------------------------------------------------------------------------------------
-
-    def _call_piece(self, buffer: MessageBuffer, piece: types.FunctionCall, common: dict[str, Any]) -> list[Event]:
-        """A partial event with a call: pieces of arguments are shown; a whole call waits for the final event."""
-        last = buffer.calls[-1] if buffer.calls else None
-        streams = bool(piece.partial_args) or piece.will_continue is not None
-        goes_on = last is not None and not last.complete and (not piece.name or piece.name == last.name)
-        if not streams and not (goes_on and not piece.args and not piece.name):
-            return []
-        if not goes_on or last is None:
-            if not piece.name:
-                return []
-            adk_id = piece.id or ""
-            request_id = self.book.fresh_id(adk_id, f"{buffer.adk_id}.{len(buffer.calls)}")
-            last = StreamedCall(adk_id, request_id, repair_text(piece.name), ArgsWriter())
-            buffer.calls.append(last)
-        text = last.writer.feed(piece.partial_args or ())
-        if not piece.will_continue:
-            last.complete = True
-            text += last.writer.finish()
-        if not text:
-            return []
-        return [
-            ToolRequest(
-                request_id=last.request_id,
-                name=last.name,
-                args_delta=text,
-                partial=True,
-                owner=self._owner(last.name),
-                needs=self._needed(last.name, False) or "none",
-                **common,
-            )
-        ]
-
-    def _call(
-        self,
-        made: types.FunctionCall,
-        index: int,
-        buffer: MessageBuffer | None,
-        event: AdkEvent,
-        message_id: str | None,
-        common: dict[str, Any],
-    ) -> list[Event]:
-        name = repair_text(made.name or "")
-        adk_id = made.id or ""
-        long_running = adk_id in (event.long_running_tool_ids or ())
-        kind = kind_of(name, made.args, long_running)
-        streamed = _streamed(buffer, adk_id, name)
-        request_id = streamed.request_id if streamed is not None else ""
-        call = Call(
-            request_id=request_id or self.book.fresh_id(adk_id, f"{event.id or 'call'}.{index}"),
-            adk_id=adk_id,
-            name=name,
-            kind=kind,
-            long_running=long_running,
-            invocation_id=event.invocation_id or "",
-            agent_id=common.get("agent_id"),
-            thread_id=common.get("thread_id"),
-        )
-        self.book.add(call)
-        if kind != "tool":
-            return self._question(call, made.args or {}, common)
-        needs = self._needed(name, long_running)
-        if needs is None or adk_id in self.delegated:
-            call.hidden = True
-            return []
-        call.needs = needs
-        args, problems = lossy_json(made.args if made.args is not None else {})
-        marks: dict[str, Any] = {"callId": adk_id} if adk_id and adk_id != call.request_id else {}
-        if not isinstance(args, dict):
-            marks |= {"invalidArgs": True, "rawArgs": args}
-            args = None
-        request = ToolRequest(
-            request_id=call.request_id,
-            name=name,
-            args=args,
-            owner=self._owner(name),
-            needs=needs,
-            message_id=message_id,
-            long_running=long_running,
-            **with_marks(common, **marks),
-        )
-        if problems:
-            return [request, problem_event(f"the call of {name!r}", problems, common)]
-        return [request]
-
-    def _needed(self, name: str, long_running: bool) -> str | None:
-        return "none" if name in CONTROL_TOOLS else self._needs(name, long_running)
-
-    def _hide(self, made: types.FunctionCall, event: AdkEvent) -> None:
-        """Enter a call that must not run, so that ADK's response to it is not taken for that of another."""
-        name = repair_text(made.name or "")
-        request_id = self.book.fresh_id("", f"{event.id or 'call'}.hidden")
-        self.book.add(Call(request_id, made.id or "", name, hidden=True, invocation_id=event.invocation_id or ""))
-
-    def _question(self, call: Call, args: Mapping[str, Any], common: dict[str, Any]) -> list[Event]:
-        tool = self.book.known(original_id(call.kind, args))
-        if call.kind == "tool_confirmation" and self._is_gate is not None and self._is_gate(hint_of(args)):
-            call.hidden = True
-            return []
-        if tool is not None and not tool.hidden:
-            call.tool_request_id = tool.request_id
-        fields = question_of(call.kind, args, tool.name if tool is not None else None)
-        marks = {"callId": call.adk_id} if call.adk_id and call.adk_id != call.request_id else {}
-        return [
-            ElicitationRequest(
-                request_id=call.request_id,
-                kind=call.kind,
-                tool_request_id=call.tool_request_id,
-                **fields,
-                **with_marks(common, **marks),
-            )
-        ]
-
-    # --- responses ----------------------------------------------------------------------------------------------------
-
-    def _response(self, made: types.FunctionResponse, event: AdkEvent, common: dict[str, Any]) -> list[Event]:
-        adk_id, name = made.id or "", repair_text(made.name or "")
-        by_agent = common.get("source") != "host"
-        if by_agent and not event.error_code and _is_placeholder(adk_id, event):
-            return []
-        call = self.book.match(adk_id, name, event.invocation_id or "")
-        if call is None:
-            return self._stray(made, name, common)
-        if call.kind != "tool":
-            return self._answer(call, made, event, common)
-        if call.hidden:
-            call.open = False
-            return []
-        data, problems = lossy_json(made.response)
-        failed = _is_failure(made.response)
-        out: list[Event] = [problem_event(f"the result of {name!r}", problems, common)] if problems else []
-        body = _body(data, made, out, common)
-        if call.long_running and call.needs != "none" and by_agent and not failed and not event.error_code:
-            return [*out, ToolUpdate(request_id=call.request_id, **body, **common)]
-        call.open = False
-        status = "failed" if failed else "completed"
-        if code_of(event.error_code) == ABORTED_CODE:
-            # ADK says "aborted" of all; a call that only waited for the host never began.
-            status = "cancelled" if call.needs == "result" else "unknown"
-        elif failed and call.declined:
-            status = "denied"
-        shown = name if name == call.name else call.name
-        marks = {"responseName": name} if name != shown else {}
-        out.append(
-            ToolResponse(
-                request_id=call.request_id,
-                name=shown,
-                is_error=failed,
-                status=status,
-                **body,
-                **with_marks(common, **marks),
-            )
-        )
-        return out
-
-    def _answer(self, call: Call, made: types.FunctionResponse, event: AdkEvent, common: dict[str, Any]) -> list[Event]:
-        call.open = False
-        if call.hidden:
-            return []
-        action, content = answer_of(call.kind, made.response, sealed=bool(event.error_code))
-        if call.kind == "tool_confirmation" and action != "accept" and call.tool_request_id is not None:
-            tool = self.book.get(call.tool_request_id)
-            if tool is not None:
-                tool.declined = True
-        fields: dict[str, Any] = {"content": content} if content is not None else {}
-        return [ElicitationResponse(request_id=call.request_id, action=action, **fields, **common)]
-
-    def _stray(self, made: types.FunctionResponse, name: str, common: dict[str, Any]) -> list[Event]:
-        """A response without an open call: said twice, or to a call outside this record. Shown; resolves nothing."""
-        known = self.book.known(made.id or "") if made.id else None
-        if known is not None and (known.settled or known.hidden or known.kind != "tool"):
-            return []
-        data, problems = lossy_json(made.response)
-        body = {"id": repair_text(made.id or ""), "name": name, "response": data}
-        if known is not None:
-            body["requestId"] = known.request_id
-        out: list[Event] = [
-            Custom(kind="late_response" if known is not None else "stray_response", data=body, **common)
-        ]
-        return [*out, problem_event(f"the result of {name!r}", problems, common)] if problems else out
-
 
 def _slot(event: AdkEvent) -> tuple[str, str, str]:
     return (event.invocation_id or "", event.author or "", event.branch or "")
@@ -538,51 +329,5 @@ def _readable(code: str | None, calls: list[types.Part], buffer: MessageBuffer |
     return set()
 
 
-def _streamed(buffer: MessageBuffer | None, adk_id: str, name: str) -> StreamedCall | None:
-    """The streamed pieces that a final call belongs to: by id, else the first of its name that has no call yet."""
-    if buffer is None:
-        return None
-    left = [call for call in buffer.calls if not call.matched]
-    found = next((call for call in left if adk_id and call.adk_id == adk_id), None)
-    found = found or next((call for call in left if call.name == name), None)
-    if found is not None:
-        found.matched = True
-    return found
-
-
 def _call_as_json(made: types.FunctionCall) -> dict[str, Any]:
     return {"id": made.id, "name": made.name, "args": lossy_json(made.args)[0]}
-
-
-def _is_placeholder(adk_id: str, event: AdkEvent) -> bool:
-    """Whether a response only says that its tool waits for a confirmation or a credential: the tool has not run."""
-    actions = event.actions
-    if actions is None or not adk_id:
-        return False
-    return adk_id in (actions.requested_tool_confirmations or {}) or adk_id in (actions.requested_auth_configs or {})
-
-
-def _is_failure(response: object) -> bool:
-    if not isinstance(response, Mapping):
-        return False
-    if response.get("isError") is True or response.get("is_error") is True:
-        return True
-    return response.get("error") not in (None, False, "", [], {})
-
-
-def _body(data: Any, made: types.FunctionResponse, out: list[Event], common: dict[str, Any]) -> dict[str, Any]:
-    """``data`` and ``content`` of a result: ADK wraps what is not an object as ``{"result": …}``; files are content."""
-    body: dict[str, Any] = {}
-    if isinstance(data, dict) and set(data) == {"result"}:
-        body["data"] = data["result"]
-    elif made.response is not None:
-        body["data"] = data
-    content: list[ContentPart] = []
-    for part in made.parts or ():
-        try:
-            content += parts_to_content([types.Part.model_validate(part.model_dump(exclude_none=True))])
-        except ValueError as error:  # JsonError and pydantic's ValidationError are both ValueErrors
-            out.append(problem_event("a file of the result", [str(error).splitlines()[0]], common))
-    if content:
-        body["content"] = content
-    return body
