@@ -17,6 +17,7 @@ from agentsession.protocol._base import (
     Model,
 )
 from agentsession.protocol._content import (
+    CONTENT_CLASSES,
     CONTENT_TYPES,
     Code,
     CodeResult,
@@ -68,6 +69,7 @@ from agentsession.protocol._errors import (
     UnsupportedVersion,
 )
 from agentsession.protocol._events import (
+    EVENT_CLASSES,
     EVENT_TYPES,
     AgentEnd,
     AgentEvent,
@@ -91,6 +93,7 @@ from agentsession.protocol._events import (
     is_ephemeral,
 )
 from agentsession.protocol._inputs import (
+    INPUT_CLASSES,
     AbortResult,
     Answer,
     ElicitationAnswer,
@@ -165,12 +168,14 @@ from agentsession.protocol._snapshot import (
     MachineSnapshot,
     OpenAgent,
     OpenMessage,
+    OpenRequest,
 )
 from agentsession.protocol._text import (
     DeltaJoiner,
 )
 from agentsession.protocol._wire import (
     PROTOCOL_VERSION,
+    TIMESTAMP_PATTERN,
     check_version,
     dump_event,
     parse_answer,
@@ -183,13 +188,17 @@ from agentsession.protocol._wire import (
 
 __all__ = [
     "CAPABILITIES",
+    "CONTENT_CLASSES",
     "CONTENT_TYPES",
+    "EVENT_CLASSES",
     "EVENT_TYPES",
+    "INPUT_CLASSES",
     "PROTOCOL_VERSION",
     "RESERVED_RULES",
     "RULES",
     "SCHEMA_ID",
     "STATES",
+    "TIMESTAMP_PATTERN",
     "TRANSITIONS",
     "AbortResult",
     "AbortTimeout",
@@ -245,6 +254,7 @@ __all__ = [
     "OpenAgent",
     "OpenMessage",
     "OpenOptions",
+    "OpenRequest",
     "PendingRequest",
     "ProtocolViolation",
     "Receipt",

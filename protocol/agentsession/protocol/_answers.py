@@ -1,7 +1,7 @@
 """What an answer must look like to count: its kind fits, its content is valid, and a yes is a clear yes.
 
 Not for: recording it (the base class emits the events). Rules carried: TOOL-09, TOOL-10, TOOL-14, HITL-02, HITL-08,
-HITL-09. May import: ``_inputs``.
+HITL-09. May import: ``_inputs``, ``_json_schema``.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from agentsession.protocol._inputs import (
     ToolProgress,
     ToolResult,
 )
+from agentsession.protocol._json_schema import check_schema
 
-__all__ = ["AnswerCheck", "RequestState", "check_answer", "contradicts_yes"]
+__all__ = ["CONFIRMATIONS", "AnswerCheck", "RequestState", "check_answer", "contradicts_yes"]
 
 AnswerCheck = Callable[[Mapping[str, Any], Any], str | None]
-"""Validates a value against a JSON Schema: what is wrong, or ``None``. Handed in, because the contract itself needs no
-JSON Schema library (the executor base class brings one)."""
+"""Validates a value against a JSON Schema: what is wrong, or ``None``."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -47,12 +47,24 @@ class RequestState:
     """Of a tool with a linked confirmation: ``waiting``, or the action it was answered with."""
 
 
-_CONFIRMATIONS: Final = frozenset({"tool_confirmation", "user_approval"})
-_YES_KEYS: Final = frozenset({"confirmed", "approved", "accepted", "allowed", "confirm", "approve", "accept", "allow"})
-_WORD_KEYS: Final = frozenset({"decision", "action", "answer", "outcome", "response", "type"})
+CONFIRMATIONS: Final = frozenset({"tool_confirmation", "user_approval"})
+"""The kinds of question whose acceptance lets something happen: it must be a clear yes."""
+
 _YES_WORDS: Final = frozenset(
-    {"y", "yes", "ok", "true", "accept", "accepted", "approve", "approved", "allow", "allowed", "confirm", "confirmed"}
+    {
+        *("y", "yes", "ok", "okay", "true", "accept", "accepted", "agree", "agreed", "allow", "allowed"),
+        *("approve", "approved", "confirm", "confirmed", "grant", "granted"),
+    }
 )
+_NO_WORDS: Final = frozenset(
+    {
+        *("n", "no", "false", "abort", "block", "blocked", "cancel", "cancelled", "canceled", "decline", "declined"),
+        *("deny", "denied", "disagree", "disallow", "forbid", "never", "refuse", "refused", "reject", "rejected"),
+        *("skip", "stop"),
+    }
+)
+_WORD_KEYS: Final = frozenset({"decision", "action", "answer", "outcome", "response", "verdict"})
+"""Keys whose value says yes or no in a word."""
 
 
 def contradicts_yes(content: Any) -> bool:
@@ -60,27 +72,39 @@ def contradicts_yes(content: Any) -> bool:
 
     For confirmations only, where content that hints at a no must never run a tool: ``false``, ``"no"``, ``0``, ``1``,
     ``{"confirmed": false}``, ``{"decision": "deny"}``. No content at all, ``true``, a word of assent, or an object
-    whose telling keys all agree is a clear yes.
+    whose telling keys all agree is a clear yes. Telling are the words of assent (``confirmed``), those of refusal
+    (``denied``) and such as ``decision``; in an object without any, a word of refusal under any key tells.
     """
     if content is None or content is True:
         return False
     if isinstance(content, str):
-        return content.strip().lower() not in _YES_WORDS
-    if isinstance(content, dict):
-        for key, value in content.items():
-            name = key.lower()
-            if name in _YES_KEYS and value is not True:
+        return _word(content) not in _YES_WORDS
+    if not isinstance(content, dict):
+        return True
+    told = False
+    for key, value in content.items():
+        name = _word(key)
+        if name in _NO_WORDS:
+            if value is not False:
                 return True
-            if name in _WORD_KEYS and isinstance(value, str) and value.strip().lower() not in _YES_WORDS:
+        elif name in _YES_WORDS or name in _WORD_KEYS:
+            if not (value is True or (isinstance(value, str) and name in _WORD_KEYS and _word(value) in _YES_WORDS)):
                 return True
-        return False
-    return True
+            told = True
+    return not told and any(isinstance(value, str) and _word(value) in _NO_WORDS for value in content.values())
+
+
+def _word(text: str) -> str:
+    return text.strip().lower()
 
 
 def check_answer(
     requests: Mapping[str, RequestState], resolved: Collection[str], answer: Answer, check: AnswerCheck | None
 ) -> Receipt:
-    """The receipt for ``answer``, given the open requests and the ids of those that are resolved."""
+    """The receipt for ``answer``, given the open requests and the ids of those that are resolved.
+
+    ``check`` validates accepted content against the question's schema; without one the package's own does.
+    """
     request = requests.get(answer.request_id)
     if request is None:
         if answer.request_id in resolved:
@@ -123,13 +147,13 @@ def _check_elicitation(request: RequestState, answer: ElicitationAnswer, check: 
         if answer.content is not None:
             return _receipt(answer, "invalid", "HITL-09", f"{answer.action} carries no content")
         return Receipt(status="applied", request_id=request.id)
-    if request.name in _CONFIRMATIONS and contradicts_yes(answer.content):
+    if request.name in CONFIRMATIONS and contradicts_yes(answer.content):
         return _receipt(answer, "invalid", "HITL-08", "the content contradicts the acceptance")
     given = "content" in answer.model_fields_set
-    if request.requested_schema is not None and check is not None:
-        wrong = check(request.requested_schema, answer.content)
+    if request.requested_schema is not None:
+        wrong = (check or check_schema)(request.requested_schema, answer.content)
         # A bare yes to a confirmation is complete; anything else must satisfy the schema.
-        if wrong is not None and (given or request.name not in _CONFIRMATIONS):
+        if wrong is not None and (given or request.name not in CONFIRMATIONS):
             return _receipt(answer, "invalid", "HITL-08", wrong)
     return Receipt(status="applied", request_id=request.id)
 

@@ -3,6 +3,9 @@
 Not for: any particular shape. Rules carried: WIRE-01, WIRE-02 (docs/reference/rules.md).
 May import: pydantic and ``_json``.
 
+*Strict.* ``"5"`` is no number, ``1`` is no boolean and ``1.0`` is no count: what the published schema calls invalid is
+not repaired by guessing. Fields that this version does not know are kept, once they were found to be JSON.
+
 *Absent is not null.* A field typed ``X | None`` uses ``None`` in Python for "absent": it is left out of the wire, and a
 JSON ``null`` in its place is refused by :func:`agentsession.protocol.parse_event`. Fields that hold any JSON value
 (:data:`Json`) keep the difference: ``null`` that was given explicitly is written and read back as ``null``.
@@ -10,8 +13,9 @@ JSON ``null`` in its place is refused by :func:`agentsession.protocol.parse_even
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import (
     AfterValidator,
@@ -20,16 +24,19 @@ from pydantic import (
     ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
+    Strict,
     StringConstraints,
     model_serializer,
 )
 from pydantic.alias_generators import to_camel
-from pydantic.fields import FieldInfo
 
 from agentsession.protocol._json import check_json, repair_text
 
 __all__ = [
+    "Bool",
+    "Float",
     "Id",
+    "Int",
     "Json",
     "JsonFieldsModel",
     "JsonObject",
@@ -41,10 +48,19 @@ __all__ = [
     "optional",
 ]
 
-Str = Annotated[str, AfterValidator(repair_text)]
+Str = Annotated[str, Strict(), AfterValidator(repair_text)]
 """Text. Lone surrogates are repaired (``_json.repair_text``)."""
 
-Id = Annotated[str, StringConstraints(min_length=1, max_length=512)]
+Bool = Annotated[bool, Strict()]
+"""``true`` or ``false``, nothing that reads like one."""
+
+Int = Annotated[int, Strict()]
+"""A count or a place: written without a fraction, of any size."""
+
+Float = Annotated[float, Strict(), Field(allow_inf_nan=False)]
+"""A finite number."""
+
+Id = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=512)]
 """An identifier: opaque, not empty, at most 512 characters; text that UTF-8 cannot encode is refused."""
 
 Json = Annotated[Any, BeforeValidator(check_json)]
@@ -53,13 +69,13 @@ Json = Annotated[Any, BeforeValidator(check_json)]
 JsonObject = Annotated[dict[str, Any], BeforeValidator(check_json)]
 """A JSON object, checked and copied."""
 
-OpenStr = Annotated[str, StringConstraints(min_length=1)]
+OpenStr = Annotated[str, StringConstraints(strict=True, min_length=1)]
 """A value of an open set: the known values are documented at the field, unknown ones are kept."""
 
 
 def open_str(*known: str) -> Any:
     """Annotation for an open string: any value is accepted and kept; ``known`` goes to the JSON Schema."""
-    return Field(min_length=1, json_schema_extra={"x-knownValues": list(known)})
+    return Field(strict=True, min_length=1, json_schema_extra={"x-knownValues": list(known)})
 
 
 def _is_none(value: object) -> bool:
@@ -83,6 +99,7 @@ class Model(BaseModel):
         serialize_by_alias=True,
         defer_build=True,
     )
+    __pydantic_extra__: dict[Str, Json] = Field(init=False)
 
     def to_wire(self) -> dict[str, Any]:
         """This value as the plain JSON object that goes on the wire."""
@@ -103,33 +120,57 @@ class JsonFieldsModel(Model):
     def _leave_out_what_was_not_given(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         out: dict[str, Any] = handler(self)
         given = self.model_fields_set
-        for name, field in type(self).model_fields.items():
-            if name not in given and getattr(self, name) is None:
-                out.pop(name, None)
-                out.pop(field.alias or name, None)
+        values = self.__dict__
+        for name, alias in _plan(type(self)).json_fields:
+            # An unknown key that reads like the field's Python name is in model_fields_set too: that is not the field.
+            if values[name] is None and (name not in given or (name != alias and name in (self.model_extra or ()))):
+                out.pop(alias, None)
         return out
 
 
-def _is_optional(field: FieldInfo) -> bool:
-    return field.exclude_if is _is_none
+class _Plan(NamedTuple):
+    """What has to be looked at in the instances of one class, found out once."""
+
+    json_fields: tuple[tuple[str, str], ...]
+    """Name and alias of the fields that hold any JSON and may be absent."""
+    optional: frozenset[str]
+    """Names of the fields that may be absent and then are ``None``."""
+    nested: tuple[tuple[str, str], ...]
+    """Name and alias of the fields that hold, or may hold, other models."""
+    alias: dict[str, str]
+
+
+_SCALARS = (str, int, float, bool)
+
+
+@functools.cache
+def _plan(cls: type[Model]) -> _Plan:
+    json_fields, optional_names, nested, aliases = [], set(), [], {}
+    for name, field in cls.model_fields.items():
+        alias = aliases[name] = field.alias or name
+        if field.exclude_if is _is_none:
+            optional_names.add(name)
+        elif field.default is None:
+            json_fields.append((name, alias))
+        if field.annotation not in _SCALARS:
+            nested.append((name, alias))
+    return _Plan(tuple(json_fields), frozenset(optional_names), tuple(nested), aliases)
 
 
 def null_fields(value: Any, path: str = "") -> Iterator[str]:
     """Yield the JSON pointer of each explicit ``null`` where the contract says "absent" (see the module docstring)."""
     if isinstance(value, Model):
-        fields = type(value).model_fields
-        extra = value.model_extra or {}
-        for name in value.model_fields_set:
-            field = fields.get(name)
-            if field is None or name in extra:  # an unknown key that reads like a Python name is only an unknown key
-                continue
-            item = getattr(value, name)
-            where = f"{path}/{field.alias or name}"
-            if item is None:
-                if _is_optional(field):
-                    yield where
-            elif isinstance(item, (Model, list)):
-                yield from null_fields(item, where)
+        plan = _plan(type(value))
+        values = value.__dict__
+        extra = value.model_extra or ()
+        for name in value.model_fields_set & plan.optional:
+            # An unknown key that reads like a Python name is only an unknown key.
+            if values[name] is None and (name not in extra or plan.alias[name] == name):
+                yield f"{path}/{plan.alias[name]}"
+        for name, alias in plan.nested:
+            item = values[name]
+            if isinstance(item, (Model, list)):
+                yield from null_fields(item, f"{path}/{alias}")
     elif isinstance(value, list):
         for index, item in enumerate(value):
             if isinstance(item, (Model, list)):

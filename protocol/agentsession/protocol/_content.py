@@ -9,14 +9,15 @@ came; a part of a known type with a malformed payload is invalid, never "unknown
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Discriminator, Tag, field_validator
 
-from agentsession.protocol._base import Id, Json, JsonFieldsModel, JsonObject, Model, Str, optional
+from agentsession.protocol._base import Id, Int, Json, JsonFieldsModel, JsonObject, Model, Str, optional
 
 __all__ = [
+    "CONTENT_CLASSES",
     "CONTENT_TYPES",
     "Code",
     "CodeResult",
@@ -134,10 +135,10 @@ class Terminal(Model):
     terminal_id: Str | None = optional()
     command: Str | None = optional()
     output: Str | None = optional()
-    exit_code: int | None = optional()
+    exit_code: Int | None = optional()
 
 
-_KNOWN: dict[str, type[Model]] = {
+CONTENT_CLASSES: Final[Mapping[str, type[Model]]] = {
     "text": Text,
     "thought": Thought,
     "media": Media,
@@ -150,8 +151,9 @@ _KNOWN: dict[str, type[Model]] = {
     "diff": Diff,
     "terminal": Terminal,
 }
+"""The class of each content type that this version knows."""
 
-CONTENT_TYPES = frozenset(_KNOWN)
+CONTENT_TYPES: Final = frozenset(CONTENT_CLASSES)
 """The content types that this version knows; others are kept as :class:`UnknownPart`."""
 
 
@@ -206,7 +208,7 @@ def as_content(content: Content | None) -> list[ContentPart]:
 
 
 def merge_parts(parts: Iterable[ContentPart]) -> list[ContentPart]:
-    """Join adjacent text parts and adjacent thought parts; only neighbours of one type merge, the last signature wins."""
+    """Join adjacent text or thought parts: only neighbours of one type merge, and the last signature wins."""
     runs: list[list[ContentPart]] = []
     for part in parts:
         if runs and isinstance(part, (Text, Thought)) and runs[-1][-1].type == part.type:

@@ -13,7 +13,7 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, StringConstraints, field_validator
 
-from agentsession.protocol._base import Id, JsonObject, Model, OpenStr, Str, open_str, optional
+from agentsession.protocol._base import Bool, Float, Id, Int, JsonObject, Model, OpenStr, Str, open_str, optional
 
 __all__ = [
     "CAPABILITIES",
@@ -57,18 +57,26 @@ def _identifier(value: str) -> str:
     return value
 
 
-AgentName = Annotated[str, StringConstraints(min_length=1, max_length=128), AfterValidator(_identifier)]
+_NAME_PATTERN: Final = r"^[^\x00-@\[-^`{-\x7f][^\x00-/:-@\[-^`{-\x7f]*$"
+"""What the published schema can say in every dialect of regular expressions: right for ASCII, open for the rest."""
+
+AgentName = Annotated[
+    str,
+    StringConstraints(strict=True, min_length=1, max_length=128),
+    AfterValidator(_identifier),
+    Field(json_schema_extra={"pattern": _NAME_PATTERN}),
+]
 """A valid identifier: letters, digits and underscores, not starting with a digit."""
 
 
 class ToolAnnotations(Model):
     """What a tool does to the world, as claimed by whoever declares it; open, and only a claim."""
 
-    read_only: bool | None = optional()
-    destructive: bool | None = optional()
-    idempotent: bool | None = optional()
-    long_running: bool | None = optional()
-    open_world: bool | None = optional()
+    read_only: Bool | None = optional()
+    destructive: Bool | None = optional()
+    idempotent: Bool | None = optional()
+    long_running: Bool | None = optional()
+    open_world: Bool | None = optional()
     category: Str | None = optional()
 
 
@@ -90,21 +98,21 @@ class Composition(Model):
     """How an agent uses its sub-agents."""
 
     pattern: Annotated[str, open_str("hierarchical", "sequential", "parallel", "loop", "transfer")]
-    max_iterations: int | None = optional(ge=1)
+    max_iterations: Int | None = optional(ge=1)
     transfer_targets: list[Str] | None = optional()
-    max_depth: int | None = optional(ge=0)
+    max_depth: Int | None = optional(ge=0)
 
 
 class Constraints(Model):
     """Limits that the agent itself declares; a host may set tighter ones in the execution options."""
 
-    max_turns: int | None = optional(ge=1)
+    max_turns: Int | None = optional(ge=1)
     """Model steps per turn."""
-    max_llm_calls: int | None = optional(ge=1)
+    max_llm_calls: Int | None = optional(ge=1)
     """Model calls per turn, with retries and children."""
-    max_time_seconds: float | None = optional(gt=0, allow_inf_nan=False)
+    max_time_seconds: Float | None = optional(gt=0)
     """Active seconds per turn; waiting for a person does not count."""
-    max_budget_usd: float | None = optional(gt=0, allow_inf_nan=False)
+    max_budget_usd: Float | None = optional(gt=0)
 
 
 class Metadata(Model):
@@ -114,7 +122,7 @@ class Metadata(Model):
     interface_version: Str | None = optional()
     hash: Str | None = optional()
     """A digest of what makes the agent behave as it does; a stored session can be refused when it changed."""
-    experimental: bool | None = optional()
+    experimental: Bool | None = optional()
 
 
 class AgentDescriptor(Model):

@@ -1,4 +1,4 @@
-"""Events: what comes back from a session. One class a type, sixteen types, an open set.
+"""Events: what comes back from a session. One class a type, fifteen types, an open set.
 
 Not for: the rules about their order (``_lifecycle.py``), reading them from text (``_wire.py``).
 Rules carried: WIRE-01, WIRE-02, ORD-01, ORD-02 (the base fields). May import: ``_base``, ``_content``, ``_descriptor``.
@@ -10,15 +10,29 @@ stamped events are in a record or on the wire. A type that is not in :data:`EVEN
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Discriminator, Field, SerializerFunctionWrapHandler, Tag, field_validator, model_serializer
 
-from agentsession.protocol._base import Id, Json, JsonFieldsModel, JsonObject, Model, Str, open_str, optional
+from agentsession.protocol._base import (
+    Bool,
+    Float,
+    Id,
+    Int,
+    Json,
+    JsonFieldsModel,
+    JsonObject,
+    Model,
+    Str,
+    open_str,
+    optional,
+)
 from agentsession.protocol._content import ContentPart
 from agentsession.protocol._descriptor import AgentDescriptor, ToolDescriptor
 
 __all__ = [
+    "EVENT_CLASSES",
     "EVENT_TYPES",
     "AgentEnd",
     "AgentEvent",
@@ -48,7 +62,7 @@ class Event(Model):
 
     id: Str = ""
     """Unique in its session, never reused, also not after a restart. Empty until stamped."""
-    seq: int = Field(default=0, ge=0)
+    seq: Int = Field(default=0, ge=0)
     """Place in the record, strictly increasing from 1, gaps legal. 0 until stamped. A cursor is a seq."""
     timestamp: Str = ""
     """ISO 8601, UTC, milliseconds or finer, such as ``2026-01-31T12:00:00.000Z``. Empty until stamped."""
@@ -108,7 +122,7 @@ class AgentStart(Event):
     agent_id: Id
     parent_thread_id: Id | None = optional()
     """The thread that this thread hangs under; absent for the main thread and its direct children."""
-    resumed: bool = False
+    resumed: Bool = False
 
 
 class AgentEnd(JsonFieldsModel, Event):
@@ -132,12 +146,12 @@ class Message(Event):
     message_id: Id
     role: Annotated[str, open_str("user", "agent", "developer")] = "agent"
     content: list[ContentPart]
-    partial: bool = False
-    index: int | None = optional(ge=0)
+    partial: Bool = False
+    index: Int | None = optional(ge=0)
     """Place of a delta in its message, from 0."""
-    interrupted: bool = False
+    interrupted: Bool = False
     """The message was cut by an abort, a failure or a pause."""
-    revised: bool = False
+    revised: Bool = False
     """The whole text differs from the deltas on purpose, for example after a guardrail."""
 
 
@@ -160,8 +174,8 @@ class ToolRequest(Event):
     grant. ``none``: shown, not asked. An unknown value waits for the host like ``result``."""
     message_id: Id | None = optional()
     display: JsonObject | None = optional()
-    long_running: bool = False
-    partial: bool = False
+    long_running: Bool = False
+    partial: Bool = False
 
 
 class ToolDecision(Event):
@@ -186,8 +200,8 @@ class ToolUpdate(JsonFieldsModel, Event):
     request_id: Id
     content: list[ContentPart] = Field(default_factory=list)
     data: Json = None
-    progress: float | None = optional(allow_inf_nan=False)
-    total: float | None = optional(allow_inf_nan=False)
+    progress: Float | None = optional()
+    total: Float | None = optional()
     display: JsonObject | None = optional()
 
 
@@ -199,7 +213,7 @@ class ToolResponse(JsonFieldsModel, Event):
     name: Str
     content: list[ContentPart] = Field(default_factory=list)
     data: Json = None
-    is_error: bool = False
+    is_error: Bool = False
     status: Annotated[str, open_str("completed", "failed", "denied", "cancelled", "unknown")] = "completed"
     """``unknown``: it had started and was cut off, so its effects are not known."""
     display: JsonObject | None = optional()
@@ -239,15 +253,15 @@ class Usage(Event):
 
     type: Literal["usage"] = "usage"
     model: Str | None = optional()
-    input_tokens: int | None = optional(ge=0)
-    output_tokens: int | None = optional(ge=0)
+    input_tokens: Int | None = optional(ge=0)
+    output_tokens: Int | None = optional(ge=0)
     """Without the reasoning tokens."""
-    cached_tokens: int | None = optional(ge=0)
-    reasoning_tokens: int | None = optional(ge=0)
-    total_tokens: int | None = optional(ge=0)
-    cost: float | None = optional(ge=0, allow_inf_nan=False)
+    cached_tokens: Int | None = optional(ge=0)
+    reasoning_tokens: Int | None = optional(ge=0)
+    total_tokens: Int | None = optional(ge=0)
+    cost: Float | None = optional(ge=0)
     """US dollars."""
-    context_window: int | None = optional(ge=0)
+    context_window: Int | None = optional(ge=0)
 
 
 class Error(Event):
@@ -274,7 +288,7 @@ class Error(Event):
     ]
     """A google.rpc code name; open."""
     message: Str
-    fatal: bool = False
+    fatal: Bool = False
     code: Str | None = optional()
     """A rule id, or a provider's own code."""
 
@@ -302,7 +316,7 @@ class StreamEnd(Event):
     pending: list[Id] = Field(default_factory=list)
     """The request ids that wait for the host; not empty if and only if the reason is ``input_required``."""
     data: JsonObject | None = optional()
-    """``cause``, ``undelivered`` (steer ids), ``volatile`` (request ids that would not survive the process), ``empty``."""
+    """``cause``, ``undelivered`` (steer ids), ``volatile`` (request ids that end with the process), ``empty``."""
 
 
 class Custom(JsonFieldsModel, Event):
@@ -313,7 +327,7 @@ class Custom(JsonFieldsModel, Event):
     data: Json = None
 
 
-_KNOWN: dict[str, type[Event]] = {
+EVENT_CLASSES: Final[Mapping[str, type[Event]]] = {
     "initialize": Initialize,
     "session_update": SessionUpdate,
     "agent_start": AgentStart,
@@ -330,8 +344,9 @@ _KNOWN: dict[str, type[Event]] = {
     "stream_end": StreamEnd,
     "custom": Custom,
 }
+"""The class of each event type that this version knows."""
 
-EVENT_TYPES = frozenset(_KNOWN)
+EVENT_TYPES: Final = frozenset(EVENT_CLASSES)
 """The event types that this version knows; others are kept as :class:`UnknownEvent`."""
 
 

@@ -9,16 +9,29 @@ guessed.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, field_validator
 
-from agentsession.protocol._base import Id, Json, JsonFieldsModel, JsonObject, Model, Str, open_str, optional
+from agentsession.protocol._base import (
+    Bool,
+    Float,
+    Id,
+    Json,
+    JsonFieldsModel,
+    JsonObject,
+    Model,
+    Str,
+    open_str,
+    optional,
+)
 from agentsession.protocol._content import Content, ContentPart, as_content
 from agentsession.protocol._descriptor import Constraints, ToolDescriptor
 from agentsession.protocol._events import Decision
 
 __all__ = [
+    "INPUT_CLASSES",
     "AbortResult",
     "Answer",
     "ElicitationAnswer",
@@ -54,7 +67,7 @@ class MessageInput(Model):
     idempotency_key: Id | None = optional()
     """A message with a key that was seen before re-attaches to that turn and runs nothing."""
 
-    @field_validator("content", mode="before")
+    @field_validator("content", mode="before", json_schema_input_type=str | list[ContentPart])
     @classmethod
     def _from_text(cls, value: Any) -> Any:
         return as_content(value) if isinstance(value, str) else value
@@ -73,7 +86,7 @@ class ToolResult(JsonFieldsModel, _AnswerBase):
     kind: Literal["tool_result"] = "tool_result"
     content: list[ContentPart] = Field(default_factory=list)
     data: Json = None
-    is_error: bool = False
+    is_error: Bool = False
     display: JsonObject | None = optional()
 
 
@@ -98,8 +111,8 @@ class ToolProgress(JsonFieldsModel, _AnswerBase):
     kind: Literal["tool_progress"] = "tool_progress"
     content: list[ContentPart] = Field(default_factory=list)
     data: Json = None
-    progress: float | None = optional(allow_inf_nan=False)
-    total: float | None = optional(allow_inf_nan=False)
+    progress: Float | None = optional()
+    total: Float | None = optional()
 
 
 class ElicitationAnswer(JsonFieldsModel, _AnswerBase):
@@ -122,9 +135,24 @@ StreamInput = Annotated[
 ]
 """One input of ``stream()`` on the wire."""
 
+INPUT_CLASSES: Final[Mapping[str, type[Model]]] = {
+    "message": MessageInput,
+    "tool_result": ToolResult,
+    "tool_grant": ToolGrant,
+    "tool_denial": ToolDenial,
+    "tool_progress": ToolProgress,
+    "elicitation_response": ElicitationAnswer,
+}
+"""The class of each kind of input; all but ``message`` are answers. The set is closed."""
+
 
 def result(request_id: str, data: Any = None, *, content: Content | None = None, is_error: bool = False) -> ToolResult:
-    """The host ran the tool: answer with its JSON ``data`` and, or, ``content``."""
+    """The host ran the tool: answer with its JSON ``data`` and, or, ``content``.
+
+    With neither it returned ``null``; with ``content`` alone it returned no data.
+    """
+    if data is None and content is not None:
+        return ToolResult(request_id=request_id, content=as_content(content), is_error=is_error)
     return ToolResult(request_id=request_id, data=data, content=as_content(content), is_error=is_error)
 
 
@@ -176,7 +204,7 @@ class Receipt(Model):
 
 
 class AbortResult(Model):
-    """What ``abort()`` did: ``aborted`` (the turn ended), ``idle`` (nothing to end), ``too_late`` (it had just ended)."""
+    """What ``abort()`` did: ``aborted`` (the turn ended), ``idle`` (nothing to end), ``too_late`` (it just had)."""
 
     status: Annotated[str, open_str("aborted", "idle", "too_late")]
     stream_id: Id | None = optional()
@@ -189,7 +217,7 @@ class SteerData(JsonFieldsModel):
     action: Str | None = optional()
     data: Json = None
 
-    @field_validator("message", mode="before")
+    @field_validator("message", mode="before", json_schema_input_type=str | list[ContentPart] | None)
     @classmethod
     def _from_text(cls, value: Any) -> Any:
         return as_content(value) if isinstance(value, str) else value
@@ -213,9 +241,9 @@ class ExecutionOptions(Model):
     tools: list[ToolDescriptor] | None = optional()
     """Tools that the host declares and runs."""
     model: Str | None = optional()
-    host_tool_execution: bool | None = optional()
+    host_tool_execution: Bool | None = optional()
     """Whether the executor's own tools wait for the host's grant. Absent means yes: nothing runs without an allow."""
-    streaming: bool | None = optional()
+    streaming: Bool | None = optional()
     """Whether deltas are wanted. Absent means yes."""
     permission_mode: Annotated[str, open_str("default", "auto_edit", "autonomous", "plan")] | None = optional()
     limits: Constraints | None = optional()
@@ -223,7 +251,7 @@ class ExecutionOptions(Model):
     """ISO 8601, UTC."""
     state: JsonObject | None = optional()
     """The session's first state."""
-    ephemeral: bool | None = optional()
+    ephemeral: Bool | None = optional()
     """Keep nothing after the session is closed."""
     trace_context: JsonObject | None = optional()
     """W3C trace context headers of the caller."""
@@ -240,7 +268,7 @@ class HostCapabilities(Model):
     """``form`` and, or, ``url``; absent means both."""
     content_types: list[Str] | None = optional()
     """Content types the host can show; absent means all."""
-    tool_execution: bool = True
+    tool_execution: Bool = True
     """Whether the host runs tools that it declares."""
 
 

@@ -8,8 +8,8 @@ Three stated rules, so that nothing fails later and far away (docs/decisions/000
 
 1. Text is *repaired*: two halves of a surrogate pair that meet are joined, a lone half becomes U+FFFD. NUL and every
    other character stay.
-2. A model field that holds JSON *refuses* what JSON cannot say (NaN, infinities, bytes, sets, objects), naming the path.
-3. :func:`to_json` *converts* what a tool in Python may return to JSON, by the table in its docstring, and refuses the rest.
+2. A field that holds JSON *refuses* what JSON cannot say (NaN, infinities, bytes, sets, objects), naming the path.
+3. :func:`to_json` *converts* what a tool in Python may return, by the table in its docstring, and refuses the rest.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import math
 import pathlib
 import re
 import uuid
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 __all__ = ["JsonError", "args_digest", "check_json", "dumps", "repair_text", "to_json"]
@@ -144,7 +144,7 @@ def _convert(value: Any, path: str, depth: int, seen: tuple[int, ...]) -> Any:
         return _convert_mapping(fields, path, depth, seen)
     dump = getattr(value, "model_dump", None)
     if callable(dump) and not isinstance(value, type):
-        return _convert_mapping(dump(mode="python", by_alias=True, exclude_none=True), path, depth, seen)
+        return _convert(_dumped(dump, value, path), path, depth + 1, seen)
     if isinstance(value, Mapping):
         return _convert_mapping(value, path, depth, seen)
     if isinstance(value, Set):
@@ -153,6 +153,16 @@ def _convert(value: Any, path: str, depth: int, seen: tuple[int, ...]) -> Any:
     if isinstance(value, Sequence):
         return [_convert(item, f"{path}/{index}", depth + 1, seen) for index, item in enumerate(value)]
     raise JsonError(path, f"a value of type {type(value).__name__}", "a JSON value, model, dataclass, set or date")
+
+
+def _dumped(dump: Callable[..., Any], value: Any, path: str) -> Any:
+    try:
+        # warnings=False: pydantic would warn of a field that does not hold what it declares; it is checked here anyway.
+        return dump(mode="python", by_alias=True, exclude_none=True, warnings=False)
+    except Exception as error:  # a model's own serializers may raise anything; the path is what helps
+        raise JsonError(
+            path, f"a {type(value).__name__} whose dump failed ({type(error).__name__}: {error})", "a model that dumps"
+        ) from error
 
 
 def _convert_mapping(value: Mapping[Any, Any], path: str, depth: int, seen: tuple[int, ...]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -49,9 +50,9 @@ def find_problem(schema: Mapping[str, Any], value: Any) -> SchemaProblem | None:
         problem = jsonschema.exceptions.best_match(validator.iter_errors(value))
     except jsonschema.exceptions.SchemaError as error:
         return SchemaProblem("/", f"the schema itself is not valid: {error.message}")
-    except (referencing.exceptions.Unresolvable, jsonschema.exceptions._WrappedReferencingError) as error:
+    except referencing.exceptions.Unresolvable as error:  # the type that jsonschema raises is one of these
         return SchemaProblem("/", f"the schema refers to a document that is not here: {error}")
-    except (ValueError, RecursionError) as error:
+    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError, re.error) as error:
         return SchemaProblem("/", f"the schema cannot be used: {type(error).__name__}")
     if problem is None:
         return None
@@ -60,6 +61,6 @@ def find_problem(schema: Mapping[str, Any], value: Any) -> SchemaProblem | None:
 
 
 def check_schema(schema: Mapping[str, Any], value: Any) -> str | None:
-    """What is wrong with ``value``, in one sentence, or ``None``: the form that ``SessionMachine.check_answer`` takes."""
+    """What is wrong with ``value``, in one sentence, or ``None``: an ``AnswerCheck``."""
     problem = find_problem(schema, value)
     return None if problem is None else str(problem)

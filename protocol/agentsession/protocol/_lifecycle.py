@@ -17,12 +17,12 @@ Rules carried: those of ``_rules.RULES`` that are marked ``machine``. What an an
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from types import MappingProxyType
 from typing import Any, Final, Literal, NoReturn, Self, cast
 
-from agentsession.protocol._answers import AnswerCheck, RequestState, check_answer
-from agentsession.protocol._content import ContentPart, Text, Thought
+from agentsession.protocol._answers import CONFIRMATIONS, AnswerCheck, RequestState, check_answer, contradicts_yes
+from agentsession.protocol._content import ContentPart, Text, Thought, text_by_type
 from agentsession.protocol._errors import Blame, NothingToContinue, ProtocolViolation, SessionClosed, StreamActive
 from agentsession.protocol._events import (
     AgentEnd,
@@ -42,16 +42,19 @@ from agentsession.protocol._inputs import Answer, Receipt
 from agentsession.protocol._json import args_digest
 from agentsession.protocol._rules import RULES
 from agentsession.protocol._session import SessionState
-from agentsession.protocol._snapshot import MachineSnapshot, OpenAgent, OpenMessage
+from agentsession.protocol._snapshot import MachineSnapshot, OpenAgent, OpenMessage, OpenRequest
 
 __all__ = ["STATES", "TRANSITIONS", "SessionMachine", "Trigger"]
 
 STATES: Final[tuple[SessionState, ...]] = ("new", "idle", "running", "input_required", "closed")
 
 Trigger = Literal[
-    "message", "continue", "answer", "steer", "update", "abort", "open", "end_waiting", "end_final", "close"
+    "message", "continue", "answer", "steer", "update", "abort", "open", "end_waiting", "end_final", "close", "abandon"
 ]
-"""What can happen: host calls (``message`` and ``continue`` are ``stream()``), a stream that opens or ends, closing."""
+"""What can happen: host calls (``message`` and ``continue`` are ``stream()``), a stream that opens or ends, closing.
+
+``abandon`` closes a session whose stream never ended: AbortTimeout, or a peer that broke a rule.
+"""
 
 TRANSITIONS: Final[Mapping[SessionState, Mapping[Trigger, SessionState]]] = MappingProxyType(
     {
@@ -63,6 +66,7 @@ TRANSITIONS: Final[Mapping[SessionState, Mapping[Trigger, SessionState]]] = Mapp
                 "update": "new",
                 "abort": "new",
                 "close": "closed",
+                "abandon": "closed",
             }
         ),
         "idle": MappingProxyType(
@@ -73,6 +77,7 @@ TRANSITIONS: Final[Mapping[SessionState, Mapping[Trigger, SessionState]]] = Mapp
                 "update": "idle",
                 "abort": "idle",
                 "close": "closed",
+                "abandon": "closed",
             }
         ),
         "running": MappingProxyType(
@@ -83,6 +88,7 @@ TRANSITIONS: Final[Mapping[SessionState, Mapping[Trigger, SessionState]]] = Mapp
                 "abort": "running",
                 "end_waiting": "input_required",
                 "end_final": "idle",
+                "abandon": "closed",
             }
         ),
         "input_required": MappingProxyType(
@@ -95,6 +101,7 @@ TRANSITIONS: Final[Mapping[SessionState, Mapping[Trigger, SessionState]]] = Mapp
                 "update": "input_required",
                 "abort": "idle",
                 "close": "closed",
+                "abandon": "closed",
             }
         ),
         "closed": MappingProxyType({}),
@@ -114,6 +121,19 @@ _NEEDS_AGENT: Final = frozenset({"message", "tool_request", "elicitation_request
 """Types that need an open agent on their thread when the agent is their source: LIFE-04. Responses do not: in a
 settlement the old run answers after its agents were closed."""
 
+_FINAL_REASONS: Final = frozenset(
+    {
+        *("completed", "failed", "aborted", "refusal"),
+        *("max_tokens", "max_turns", "max_llm_calls", "max_budget", "max_time", "deadline"),
+    }
+)
+"""The known reasons of a turn's end. With a reason that is not known, the state follows ``pending``: LIFE-17."""
+
+_DID_NOT_RUN: Final = frozenset({"denied", "cancelled", "unknown"})
+"""Statuses that do not claim that the tool ran to its end; a status that is not known counts as a run: TOOL-05."""
+
+_TEXTUAL: Final = (Text, Thought)
+
 _CLOSINGS: Final = frozenset({"message", "tool_response", "elicitation_response", "agent_end", "stream_end"})
 """What may follow a fatal error: LIFE-10."""
 
@@ -123,7 +143,7 @@ Fork = Callable[[], None]
 
 @dataclasses.dataclass(slots=True)
 class _Talk:
-    """A message with deltas and no closing event yet."""
+    """A message with deltas and no closing event yet, and the pieces of its text by part type."""
 
     thread_id: str | None
     agent_id: str | None
@@ -163,6 +183,7 @@ class SessionMachine:
         self._initialized = False
         self._talks: dict[str, _Talk] = {}
         self._partial_requests: dict[str, None] = {}
+        self._abandoned: set[str] = set()
         self._ids: set[str] = set()
         self._closed_messages: set[str] = set()
         self._known_steers: set[str] = set()
@@ -188,6 +209,15 @@ class SessionMachine:
         """Whether that stream has had its stream_end."""
         return stream_id in self._ended_streams
 
+    @property
+    def ended_streams(self) -> Set[str]:
+        """The ids of the streams that have had their stream_end."""
+        return self._ended_streams
+
+    def is_closed_message(self, message_id: str) -> bool:
+        """Whether that message_id is used up."""
+        return message_id in self._closed_messages
+
     def is_resolved(self, request_id: str) -> bool:
         """Whether that request has had its response."""
         return request_id in self._resolved
@@ -195,7 +225,7 @@ class SessionMachine:
     # -- host calls -------------------------------------------------------------------------------------------------
 
     def check_call(self, trigger: Trigger) -> SessionState:
-        """The state that ``trigger`` leads to. Raises what the call raises where the table has no entry; changes nothing."""
+        """The state that ``trigger`` leads to; raises what the call raises if the table has none. Changes nothing."""
         row = TRANSITIONS[self.state]
         if trigger in row:
             return row[trigger]
@@ -236,20 +266,22 @@ class SessionMachine:
     def close(self) -> None:
         """The session is closed. Raises ``LIFE-13`` while a stream runs, unless ``blame`` is ``peer``."""
         if self.state == "running" and self.blame == "peer":
-            self.state = "closed"
-            return
-        if self.state != "closed":
+            self.abandon()
+        elif self.state != "closed":
             self.state = self.check_call("close")
 
     def abandon(self) -> None:
         """The session is closed with a stream that never ended: AbortTimeout, or a violation by a peer."""
-        self.state = "closed"
+        if self.state != "closed":
+            self.state = self.check_call("abandon")
 
     # -- events -----------------------------------------------------------------------------------------------------
 
     def feed(self, event: Event) -> None:
         """Accept the next event of the record, or raise :class:`ProtocolViolation` and change nothing."""
         kind: str = event.type  # type: ignore[attr-defined]  # every concrete event class has a type
+        if kind == "message" and self._extend(event):
+            return
         if self.state == "closed":
             self._refuse("LIFE-13", f"{kind} on a closed session", event)
         if event.seq <= self.seq:
@@ -283,6 +315,34 @@ class SessionMachine:
         if apply is not None:
             apply()
 
+    def _extend(self, event: Event) -> bool:
+        """Accept a further delta of an open message, by far the most frequent event, with all its checks in one breath.
+
+        False when one of them fails or it is not a delta: the long way knows why, and refuses.
+        """
+        fields = event.__dict__
+        talk = self._talks.get(fields["message_id"])
+        thread_id = fields["thread_id"]
+        if (
+            talk is None
+            or not fields["partial"]
+            or fields["seq"] <= self.seq
+            or fields["id"] in self._ids
+            or fields["stream_id"] != self.stream_id
+            or fields["turn_id"] != self.turn_id
+            or thread_id != talk.thread_id
+            or fields["role"] != talk.role
+            or self.fatal
+            or self._must_cancel is not None
+            or self.state != "running"
+            or (fields["source"] == "agent" and thread_id not in self.agents)
+        ):
+            return False
+        self.seq = fields["seq"]
+        self._ids.add(fields["id"])
+        _collect(talk.texts, fields["content"])
+        return True
+
     def _place(self, event: Event, kind: str) -> bool:
         """Check that the event may stand where it stands; whether it opens a stream."""
         stream_id = event.stream_id
@@ -290,6 +350,8 @@ class SessionMachine:
             if stream_id is None:
                 if kind not in _OUTSIDE:
                     self._refuse("LIFE-15", f"{kind} without a stream", event)
+                if event.turn_id is not None and event.turn_id != self.turn_id:
+                    self._refuse("TURN-01", f"{kind} of turn {event.turn_id}, which does not wait", event)
             elif event.turn_id != self.turn_id:
                 self._refuse("TURN-01", f"turn {event.turn_id} in a stream of turn {self.turn_id}", event)
             return False
@@ -338,9 +400,8 @@ class SessionMachine:
             if thread is not None:
                 self.parents.setdefault(thread, parent)
             if event.resumed:
-                self.paused = [
-                    item for item in self.paused if (item.thread_id, item.agent_id) != (thread, event.agent_id)
-                ]
+                resumed = next((a for a in self.paused if (a.thread_id, a.agent_id) == (thread, event.agent_id)), None)
+                self.paused = [agent for agent in self.paused if agent is not resumed]
 
         return apply
 
@@ -375,6 +436,8 @@ class SessionMachine:
                 self._refuse("CTL-06", f"steer {message_id} was injected before", event)
             self._refuse("LIFE-14", f"message {message_id} was closed before", event)
         talk = self._talks.get(message_id)
+        if talk is not None and (talk.thread_id, talk.role) != (event.thread_id, event.role):
+            self._refuse("LIFE-14", f"message {message_id} began on another thread or in another role", event)
         if event.partial:
             if self.fatal:
                 self._refuse("LIFE-10", "a delta after a fatal error", event)
@@ -389,11 +452,8 @@ class SessionMachine:
         if talk is None:
             if self.fatal and event.source == "agent":
                 self._refuse("LIFE-10", "a new message after a fatal error", event)
-        elif not event.revised:
-            whole: dict[str, list[str]] = {}
-            _collect(whole, event.content)
-            if _joined(whole) != _joined(talk.texts):
-                self._refuse("LIFE-14", f"message {message_id} does not agree with its deltas", event)
+        elif not event.revised and text_by_type(event.content) != _joined(talk.texts):
+            self._refuse("LIFE-14", f"message {message_id} does not agree with its deltas", event)
 
         def close() -> None:
             self._talks.pop(message_id, None)
@@ -405,7 +465,7 @@ class SessionMachine:
     def _tool_request(self, event: ToolRequest) -> Fork:
         request_id = event.request_id
         self._check_new_request(request_id, event)
-        if event.partial:
+        if event.partial:  # of which the whole request may follow under the same id
             return lambda: self._partial_requests.setdefault(request_id)
 
         def apply() -> None:
@@ -426,8 +486,10 @@ class SessionMachine:
     def _elicitation_request(self, event: ElicitationRequest) -> Fork:
         request_id = event.request_id
         self._check_new_request(request_id, event)
+        if request_id in self._partial_requests:
+            self._refuse("TOOL-03", f"request id {request_id} belongs to a tool request that is being streamed", event)
         linked = event.tool_request_id
-        if linked is not None and linked not in self.requests:
+        if linked is not None and (linked not in self.requests or self.requests[linked].kind != "tool"):
             self._refuse("TOOL-02", f"a question about {linked}, which is not an open tool request", event)
 
         def apply() -> None:
@@ -450,20 +512,22 @@ class SessionMachine:
         return apply
 
     def _check_new_request(self, request_id: str, event: Event) -> None:
-        if request_id in self.requests or request_id in self._resolved:
+        if request_id in self.requests or request_id in self._resolved or request_id in self._abandoned:
             self._refuse("TOOL-03", f"request id {request_id} was used before", event)
 
     def _open_request(self, request_id: str, event: Event, after: str = "TOOL-01") -> RequestState:
         request = self.requests.get(request_id)
-        if request is not None:
-            return request
-        if request_id in self._resolved:
-            self._refuse(after, f"request {request_id} has had its response", event)
-        self._refuse("TOOL-02", f"there is no request {request_id}", event)
+        if request is None:
+            if request_id in self._resolved:
+                self._refuse(after, f"request {request_id} has had its response", event)
+            self._refuse("TOOL-02", f"there is no request {request_id}", event)
+        return request
 
     def _tool_decision(self, event: ToolDecision) -> Fork:
         request = self._open_request(event.request_id, event, after="TOOL-15")
-        if request.status != "waiting" or request.kind != "tool":
+        if request.kind != "tool":
+            self._refuse("TOOL-02", f"{request.id} is a question, not a tool request", event)
+        if request.status != "waiting":
             self._refuse("TOOL-15", f"request {request.id} is {request.status}: it cannot be decided", event)
         decided = request.args if event.args is None else event.args
         if event.args_digest != args_digest(decided or {}):
@@ -475,20 +539,22 @@ class SessionMachine:
         return apply
 
     def _tool_update(self, event: ToolUpdate) -> None:
-        self._open_request(event.request_id, event, after="TOOL-12")
+        if self._open_request(event.request_id, event, after="TOOL-12").kind != "tool":
+            self._refuse("TOOL-02", f"{event.request_id} is a question, not a tool request", event)
 
     def _tool_response(self, event: ToolResponse) -> Fork:
         request = self._open_request(event.request_id, event)
         if request.kind != "tool":
             self._refuse("TOOL-02", f"{request.id} is a question, not a tool request", event)
-        ran = event.status in ("completed", "failed") and event.source == "agent"
+        ran = event.status not in _DID_NOT_RUN and event.source == "agent"
+        done = event.status not in _DID_NOT_RUN and event.status != "failed"
         if ran and request.needs == "grant" and request.status != "granted":
             self._refuse("TOOL-05", f"tool {request.name} ran without a grant", event)
         if ran and request.needs not in ("grant", "none"):
             self._refuse("TOOL-05", f"the executor ran {request.name}, which the host runs", event)
-        if event.status == "completed" and request.status == "denied":
+        if done and request.status == "denied":
             self._refuse("TOOL-05", f"tool {request.name} completed although it was denied", event)
-        if ran and event.status == "completed" and request.confirmation is not None:
+        if ran and done and request.confirmation is not None:
             if request.confirmation == "waiting":
                 self._refuse("HITL-01", f"tool {request.name} completed before its confirmation was answered", event)
             if request.confirmation != "accept":
@@ -501,15 +567,23 @@ class SessionMachine:
             self._refuse("TOOL-02", f"{request.id} is a tool request, not a question", event)
         if event.action != "accept" and event.content is not None:
             self._refuse("HITL-09", f"{event.action} with content", event)
+        if event.action == "accept" and request.name in CONFIRMATIONS and contradicts_yes(event.content):
+            self._refuse("HITL-08", f"the content of the acceptance of {request.id} contradicts it", event)
 
         def apply() -> None:
             self._must_cancel = None
             self._resolve(request.id)
             linked = self.requests.get(request.tool_request_id or "")
-            if linked is not None and linked.confirmation is not None:
-                linked.confirmation = event.action
+            if linked is not None and request.name == "tool_confirmation":
+                self._confirm(linked, event.action)
 
         return apply
+
+    def _confirm(self, tool: RequestState, action: str) -> None:
+        """Of several questions about one tool, each must be accepted: a no stays, a yes waits for the others."""
+        asks = (r for r in self.requests.values() if r.tool_request_id == tool.id and r.name == "tool_confirmation")
+        if action != "accept" or (tool.confirmation == "waiting" and next(asks, None) is None):
+            tool.confirmation = action
 
     def _resolve(self, request_id: str) -> None:
         del self.requests[request_id]
@@ -533,23 +607,23 @@ class SessionMachine:
             names = ", ".join(agent for stack in self.agents.values() for agent in stack)
             self._refuse("LIFE-16", f"stream_end with open agents: {names}", event)
         waits = bool(event.pending)
-        if self.fatal and event.reason in ("completed", "input_required"):
+        waits_by = event.reason == "input_required" or (waits and event.reason not in _FINAL_REASONS)
+        if self.fatal and (event.reason == "completed" or waits_by):
             self._refuse("LIFE-18", f"stream_end {event.reason} after a fatal error", event)
         if set(event.pending) != set(self.pending) or len(set(event.pending)) != len(event.pending):
             self._refuse("LIFE-17", f"pending lists {event.pending}, what waits is {self.pending}", event)
-        if waits != (event.reason == "input_required"):
+        if waits != waits_by:
             self._refuse("LIFE-17", f"stream_end {event.reason} with pending {event.pending}", event)
         if not waits and self.requests:
             self._refuse("TOOL-01", f"a final end with open requests: {', '.join(self.requests)}", event)
-        if not waits and self.steers:
-            self._check_undelivered(event)
+        undelivered = self._undelivered(event) if not waits else []
         stream_id, turn_id = event.stream_id, cast(str, event.turn_id)
 
         def apply() -> None:
             self._ended_streams.add(stream_id)
             self.stream_id = None
             self.fatal = False
-            self._resolved.update(self._partial_requests)
+            self._abandoned.update(self._partial_requests)
             self._partial_requests.clear()
             self.parents.clear()
             if waits:
@@ -561,17 +635,22 @@ class SessionMachine:
                 self.turn_id = None
                 self.paused = []
                 self.steers.clear()
+                self._closed_messages.update(undelivered)  # so that none of them is injected later
             self._just_paused = []
 
         return apply
 
-    def _check_undelivered(self, event: StreamEnd) -> None:
-        listed = (event.data or {}).get("undelivered")
-        missing = [steer for steer in self.steers if not isinstance(listed, list) or steer not in listed]
-        if event.reason == "completed" or missing:
-            self._refuse(
-                "CTL-06", f"the turn ends {event.reason} with the steer {(missing or [*self.steers])[0]}", event
-            )
+    def _undelivered(self, event: StreamEnd) -> list[str]:
+        """The steers that this final end lists as undelivered: all that are queued, and none that was injected."""
+        found = (event.data or {}).get("undelivered")
+        listed = [steer for steer in found if isinstance(steer, str)] if isinstance(found, list) else []
+        missing = next((steer for steer in self.steers if event.reason == "completed" or steer not in listed), None)
+        if missing is not None:
+            self._refuse("CTL-06", f"the turn ends {event.reason} and leaves out the steer {missing}", event)
+        twice = next((steer for steer in listed if steer in self._closed_messages), None)
+        if twice is not None:
+            self._refuse("CTL-06", f"steer {twice} is listed as undelivered and was injected", event)
+        return listed
 
     def _refuse(self, rule: str, what: str, event: Event | None) -> NoReturn:
         where = f"session {self.session_id or (event.session_id if event else '')}"
@@ -601,7 +680,7 @@ class SessionMachine:
             turn_id=self.turn_id,
             initialized=self._initialized,
             fatal=self.fatal,
-            requests=[dataclasses.asdict(request) for request in self.requests.values()],
+            requests=[OpenRequest(**dataclasses.asdict(request)) for request in self.requests.values()],
             agents=[
                 OpenAgent(agent_id=agent, thread_id=thread, parent_thread_id=self.parents.get(thread))
                 for thread, stack in self.agents.items()
@@ -626,6 +705,7 @@ class SessionMachine:
             known_steers=sorted(self._known_steers) if ephemeral else [],
             must_cancel=self._must_cancel,
             resolved=sorted(self._resolved),
+            abandoned=sorted(self._abandoned) if ephemeral else [],
             ended_streams=sorted(self._ended_streams),
             ended_turns=sorted(self._ended_turns),
             closed_messages=sorted(self._closed_messages),
@@ -644,7 +724,11 @@ class SessionMachine:
         machine.turn_id = snapshot.turn_id
         machine.fatal = snapshot.fatal
         machine._initialized = snapshot.initialized
-        machine.requests = {request["id"]: RequestState(**request) for request in snapshot.requests}
+        names = [field.name for field in dataclasses.fields(RequestState)]
+        machine.requests = {
+            request.id: RequestState(**{name: getattr(request, name) for name in names})
+            for request in snapshot.requests
+        }
         for agent in snapshot.agents:
             machine.agents.setdefault(agent.thread_id, []).append(agent.agent_id)
             if agent.thread_id is not None:
@@ -660,15 +744,18 @@ class SessionMachine:
         machine._known_steers = set(snapshot.known_steers)
         machine._must_cancel = snapshot.must_cancel
         machine._resolved = set(snapshot.resolved)
+        machine._abandoned = set(snapshot.abandoned)
         machine._ended_streams = set(snapshot.ended_streams)
         machine._ended_turns = set(snapshot.ended_turns)
         machine._closed_messages = set(snapshot.closed_messages)
         return machine
 
     @classmethod
-    def fold(cls, events: Iterable[Event], *, blame: Blame = "executor") -> Self:
+    def fold(
+        cls, events: Iterable[Event], *, blame: Blame = "executor", host_kinds: Iterable[str] | None = None
+    ) -> Self:
         """The machine after a whole record. Raises :class:`ProtocolViolation` at the first event that breaks a rule."""
-        machine = cls(blame=blame)
+        machine = cls(blame=blame, host_kinds=host_kinds)
         for event in events:
             machine.feed(event)
         return machine
@@ -676,7 +763,7 @@ class SessionMachine:
 
 def _collect(texts: dict[str, list[str]], parts: Sequence[ContentPart]) -> None:
     for part in parts:
-        if isinstance(part, (Text, Thought)):
+        if isinstance(part, _TEXTUAL):
             texts.setdefault(part.type, []).append(part.text)
 
 

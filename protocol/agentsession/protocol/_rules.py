@@ -113,7 +113,8 @@ _LIFE = (
     ),
     Rule(
         "LIFE-17",
-        "stream_end.pending equals what waits; the reason is input_required if and only if it is not empty.",
+        "stream_end.pending equals what waits; the reason is input_required if and only if it is not empty; a reason"
+        " that is not known counts by pending.",
         "core",
         "machine",
         fix="list exactly the request ids that wait for the host",
@@ -266,8 +267,8 @@ _HITL = (
     ),
     Rule(
         "HITL-08",
-        "Accepted content validates against requested_schema and does not contradict the yes; else it is invalid and still"
-        " pending.",
+        "Accepted content validates against requested_schema and does not contradict the yes; else it is invalid and"
+        " still pending.",
         "interactive",
         "machine",
         "elicitation",

@@ -31,7 +31,8 @@ from agentsession.protocol._inputs import (
     SteerData,
     StreamInput,
 )
-from agentsession.protocol._wire import PROTOCOL_VERSION
+from agentsession.protocol._snapshot import MachineSnapshot
+from agentsession.protocol._wire import PROTOCOL_VERSION, TIMESTAMP_PATTERN
 
 __all__ = ["SCHEMA_ID", "descriptor_schema", "event_schema", "input_schema", "wire_schema"]
 
@@ -74,13 +75,13 @@ def _finish(definitions: dict[str, Any]) -> dict[str, Any]:
         properties = body.get("properties", {})
         if name in ("UnknownEvent", "UnknownPart"):
             known = EVENT_TYPES if name == "UnknownEvent" else CONTENT_TYPES
-            properties["type"] = {"type": "string", "minLength": 1, "not": {"enum": sorted(known)}}
-        if "seq" in properties and "sessionId" in properties:
+            properties["type"] = {**properties["type"], "not": {"enum": sorted(known)}}
+        if "seq" in properties and "timestamp" in properties:
             body["required"] = sorted({*body.get("required", ()), *_STAMPED})
             properties["id"] = {**properties["id"], "minLength": 1}
             properties["seq"] = {**properties["seq"], "minimum": 1}
             properties["sessionId"] = {**properties["sessionId"], "minLength": 1}
-            properties["timestamp"] = {**properties["timestamp"], "minLength": 1, "format": "date-time"}
+            properties["timestamp"] = {**properties["timestamp"], "pattern": TIMESTAMP_PATTERN, "format": "date-time"}
             for key in ("id", "seq", "sessionId", "timestamp"):
                 properties[key].pop("default", None)
         elif "type" in properties and "const" in properties["type"]:
@@ -98,6 +99,7 @@ _EXTRA_MODELS: Final[tuple[type[Model], ...]] = (
     SteerData,
     Receipt,
     AbortResult,
+    MachineSnapshot,
 )
 
 

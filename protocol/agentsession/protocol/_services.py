@@ -104,7 +104,7 @@ class RecordStore(Protocol):
         ...
 
     async def lock(self, key: RecordKey, owner: str) -> None:
-        """Take the record for ``owner``; a lock of a process that is gone is taken over. Raises :class:`SessionBusy`."""
+        """Take the record for ``owner``; the lock of a process that is gone is taken over. Raises `SessionBusy`."""
         ...
 
     async def unlock(self, key: RecordKey, owner: str) -> None:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from agentsession.protocol._base import JsonObject, Model, optional
+from agentsession.protocol._base import Bool, Int, JsonObject, Model, optional
 from agentsession.protocol._session import SessionState
 
-__all__ = ["MachineSnapshot", "OpenAgent", "OpenMessage"]
+__all__ = ["MachineSnapshot", "OpenAgent", "OpenMessage", "OpenRequest"]
 
 
 class OpenAgent(Model):
@@ -31,17 +31,33 @@ class OpenMessage(Model):
     texts: dict[str, str] = Field(default_factory=dict)
 
 
+class OpenRequest(Model):
+    """A request without a response; the fields of ``RequestState``."""
+
+    id: str
+    kind: str
+    name: str
+    needs: str
+    status: str
+    thread_id: str | None = optional()
+    agent_id: str | None = optional()
+    args: JsonObject | None = optional()
+    requested_schema: JsonObject | None = optional()
+    tool_request_id: str | None = optional()
+    confirmation: str | None = optional()
+
+
 class MachineSnapshot(Model):
     """What a ``SessionMachine`` knows; made by ``snapshot()``, taken by ``restore()``."""
 
     state: SessionState
-    seq: int
+    seq: Int
     session_id: str | None = optional()
     stream_id: str | None = optional()
     turn_id: str | None = optional()
-    initialized: bool = False
-    fatal: bool = False
-    requests: list[JsonObject] = Field(default_factory=list)
+    initialized: Bool = False
+    fatal: Bool = False
+    requests: list[OpenRequest] = Field(default_factory=list)
     agents: list[OpenAgent] = Field(default_factory=list)
     paused: list[OpenAgent] = Field(default_factory=list)
     just_paused: list[OpenAgent] = Field(default_factory=list)
@@ -51,6 +67,8 @@ class MachineSnapshot(Model):
     known_steers: list[str] = Field(default_factory=list)
     must_cancel: str | None = optional()
     resolved: list[str] = Field(default_factory=list)
+    abandoned: list[str] = Field(default_factory=list)
+    """Request ids that were streamed in part and never became a whole request."""
     ended_streams: list[str] = Field(default_factory=list)
     ended_turns: list[str] = Field(default_factory=list)
     closed_messages: list[str] = Field(default_factory=list)

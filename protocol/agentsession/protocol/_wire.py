@@ -1,27 +1,35 @@
-"""Reading and writing the wire: JSON to events and inputs, NDJSON lines, the published schema, the version check.
+"""Reading and writing the wire: JSON to events and inputs, NDJSON lines, the version check.
 
 Not for: transports. Rules carried: WIRE-01, WIRE-02, LIFE-01. May import: the models, ``_errors``.
 
 A known type with a malformed payload raises :class:`SchemaError`; it never becomes an unknown event.
+
+Theory of operation: reading is hot (a client reads every delta), so each step does the least that is certain. Text is
+parsed by the standard library, because only its hook sees a key that appears twice. The class is looked up by ``type``,
+and pydantic validates that one class. What costs a walk over the whole value is done only when the text gives cause:
+surrogates when it holds ``\\ud``, nulls when it holds ``null``.
 """
 
 from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterable, Iterator
-from typing import Any, Final, cast
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, NoReturn, cast
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from agentsession.protocol._base import Model, null_fields
 from agentsession.protocol._descriptor import AgentDescriptor
 from agentsession.protocol._errors import SchemaError, UnsupportedVersion
-from agentsession.protocol._events import EVENT_TYPES, AgentEvent, Event
-from agentsession.protocol._inputs import Answer, StreamInput
+from agentsession.protocol._events import EVENT_CLASSES, Event, UnknownEvent
+from agentsession.protocol._inputs import INPUT_CLASSES, Answer, StreamInput
+from agentsession.protocol._json import JsonError, check_json
 
 __all__ = [
     "PROTOCOL_VERSION",
+    "TIMESTAMP_PATTERN",
     "check_version",
     "dump_event",
     "parse_answer",
@@ -35,50 +43,92 @@ __all__ = [
 PROTOCOL_VERSION: Final = "1.0"
 """``MAJOR.MINOR`` of the contract: another major is refused, another minor is read with its unknowns kept."""
 
+TIMESTAMP_PATTERN: Final = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+]00:00)$"
+"""What the timestamp of a stamped event looks like: ISO 8601 in UTC. Writers give milliseconds or finer."""
 
-@functools.cache
-def _adapter(kind: str) -> TypeAdapter[Any]:
-    types: dict[str, Any] = {"event": AgentEvent, "answer": Answer, "input": StreamInput, "descriptor": AgentDescriptor}
-    return TypeAdapter(types[kind])
+_is_timestamp: Final = re.compile(TIMESTAMP_PATTERN.removesuffix("$") + r"\Z").match
+_is_version: Final = re.compile(r"[0-9]+(\.[0-9]+)*\Z").match
+_find_surrogate: Final = re.compile("[\ud800-\udfff]").search
 
 
 def check_version(version: str) -> None:
     """Raise :class:`UnsupportedVersion` unless ``version`` has the major number of :data:`PROTOCOL_VERSION`."""
-    major, _, minor = version.partition(".")
-    if not (major.isascii() and major.isdigit() and (minor == "" or minor.split(".")[0].isdigit())):
+    if not _is_version(version):
         raise UnsupportedVersion(
             f"{version!r} is not a protocol version", expected="MAJOR.MINOR, such as " + PROTOCOL_VERSION
         )
-    if major != PROTOCOL_VERSION.partition(".")[0]:
+    major = PROTOCOL_VERSION.partition(".")[0]
+    if version.partition(".")[0] != major:
         raise UnsupportedVersion(
             f"protocol version {version} cannot be read",
-            expected=f"{PROTOCOL_VERSION.partition('.')[0]}.x",
+            expected=f"{major}.x",
             fix="use a release of agent-session-protocol that speaks it",
         )
 
 
+# --- text to JSON --------------------------------------------------------------------------------------------------
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    out = dict(pairs)
+    if len(out) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise ValueError(f"the key {key!r} appears twice in one object")
+            seen.add(key)
+    return out
+
+
+_decoder: Final = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_no_duplicates)
+
+
+def _decode(text: str) -> Any:
+    if text.startswith("{"):  # the common line: an object and perhaps its line feed; a third of the time is saved
+        value, end = _decoder.raw_decode(text)
+        if end == len(text) or text[end:] in ("\n", "\r\n"):
+            return value
+    return _decoder.decode(text)
+
+
+def _may_hold_surrogates(text: str) -> bool:
+    return "\\ud" in text or "\\uD" in text or (not text.isascii() and _find_surrogate(text) is not None)
+
+
 def parse_json(text: str | bytes, *, line: int | None = None) -> Any:
-    """Parse strict JSON: no NaN, no infinities, no duplicate keys. Raises :class:`SchemaError` naming line and column."""
-    place = f"line {line}, " if line is not None else ""
+    """Parse strict JSON: no NaN, no infinities, no duplicate keys; surrogates are repaired.
+
+    Raises :class:`SchemaError` naming line and column.
+    """
     try:
         if isinstance(text, bytes):
             text = text.decode("utf-8")
-        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_no_duplicates)
+        text = text.removeprefix("\ufeff")
+        value = _decode(text)
+        return check_json(value) if _may_hold_surrogates(text) else value
     except json.JSONDecodeError as error:
         shown = error.doc[max(0, error.pos - 10) : error.pos + 20].strip()
-        at = f"line {line}" if line is not None else f"line {error.lineno}"
+        at = f"line {line if line is not None else error.lineno}"
         raise SchemaError(
             f"{at} is not JSON",
             line=line,
             where=f"{at}, column {error.colno}",
-            got=shown or "the end of the text",
+            got=ascii(shown)[1:-1] or "the end of the text",
             expected=error.msg.removeprefix("Expecting "),
             fix="mend the text, or leave the line out",
             id="bad-json",
         ) from error
     except UnicodeDecodeError as error:
         raise SchemaError(
-            f"{place}byte {error.start} is not UTF-8", line=line, expected="UTF-8 text", id="bad-json"
+            f"{_named(line, 'the text')} is not UTF-8",
+            line=line,
+            where=f"{_named(line, 'the text')}, byte {error.start}",
+            expected="UTF-8 text",
+            id="bad-json",
         ) from error
     except (ValueError, RecursionError) as error:
         reason = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
@@ -87,57 +137,76 @@ def parse_json(text: str | bytes, *, line: int | None = None) -> Any:
         ) from error
 
 
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a JSON number")
+def _named(line: int | None, otherwise: str = "the value") -> str:
+    return otherwise if line is None else f"line {line}"
 
 
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    out = dict(pairs)
-    if len(out) != len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]  # set.add in an expression on purpose
-        raise ValueError(f"the key {twice!r} appears twice in one object")
-    return out
+# --- JSON to models ------------------------------------------------------------------------------------------------
 
 
-def _first_error(error: ValidationError, what: str, line: int | None) -> SchemaError:
-    first = error.errors(include_url=False, include_context=False)[0]
-    known = {*EVENT_TYPES, "?"}
-    steps = [str(step) for index, step in enumerate(first["loc"]) if not (index == 0 and step in known)]
-    pointer = "/" + "/".join(steps)
-    got = repr(first.get("input"))
+@functools.cache
+def _validator(cls: type[Model]) -> Callable[[Any], Any]:
+    cls.model_rebuild()
+    return functools.partial(cls.__pydantic_validator__.validate_python, by_alias=True, by_name=False)
+
+
+def _invalid(what: str, line: int | None, *, pointer: str = "/", got: str, expected: str) -> SchemaError:
     return SchemaError(
-        f"{f'line {line}' if line is not None else 'the value'} is not a valid {what}",
+        f"{_named(line)} is not a valid {what}",
         pointer=pointer,
         line=line,
         got=got if len(got) <= 60 else got[:57] + "...",
-        expected=first["msg"],
+        expected=expected,
         fix="see: agentsession schema",
     )
 
 
-def _parse(kind: str, what: str, value: Any, line: int | None) -> Any:
+def _first_error(error: ValidationError, what: str, line: int | None) -> SchemaError:
+    first = error.errors(include_url=False)[0]
+    steps: list[str] = []
+    previous: int | str = ""
+    for step in first["loc"]:
+        # Pydantic puts the tag of a union between a part's place in its list and the key in it. Parts are the only
+        # tagged unions here, and `content` and `message` the only lists of them.
+        if not (isinstance(previous, int) and steps[-2:-1] and steps[-2] in ("content", "message")):
+            steps.append(str(step).replace("~", "~0").replace("/", "~1"))
+            previous = step
+        else:
+            previous = ""
+    pointer = "/" + "/".join(steps)
+    cause = first.get("ctx", {}).get("error")
+    if isinstance(cause, JsonError):
+        return _invalid(what, line, pointer=pointer + cause.path.rstrip("/"), got=cause.got, expected=cause.expected)
+    got = "nothing" if first["type"] == "missing" else ascii(first["input"])
+    return _invalid(what, line, pointer=pointer, got=got, expected=first["msg"])
+
+
+def _read(value: str | bytes | dict[str, Any], what: str, line: int | None) -> tuple[dict[str, Any], bool]:
+    """The value as a JSON object, and whether it may hold a null. A parsed value is checked and copied first."""
     if isinstance(value, (str, bytes)):
+        null = b"null" in value if isinstance(value, bytes) else "null" in value
         value = parse_json(value, line=line)
+    else:
+        null = True
+        try:
+            value = check_json(value)
+        except JsonError as error:
+            raise _invalid(what, line, pointer=error.path, got=error.got, expected=error.expected) from error
     if not isinstance(value, dict):
-        raise SchemaError(
-            f"{f'line {line}' if line is not None else 'the value'} is not a valid {what}",
-            line=line,
-            got=type(value).__name__,
-            expected="a JSON object",
-        )
+        raise _invalid(what, line, got=type(value).__name__, expected="a JSON object")
+    return value, null
+
+
+def _validate(cls: type[Model], value: dict[str, Any], what: str, line: int | None, null: bool) -> Any:
     try:
-        model = _adapter(kind).validate_python(value, by_alias=True, by_name=False)
+        model = _validator(cls)(value)
     except ValidationError as error:
         raise _first_error(error, what, line) from error
-    for pointer in null_fields(model):
-        raise SchemaError(
-            f"{f'line {line}' if line is not None else 'the value'} is not a valid {what}",
-            pointer=pointer,
-            line=line,
-            got="null",
-            expected="a value, or no such key (absent is not null)",
-        )
+    if null:
+        for pointer in null_fields(model):
+            raise _invalid(
+                what, line, pointer=pointer, got="null", expected="a value, or no such key (absent is not null)"
+            )
     return model
 
 
@@ -145,43 +214,51 @@ def parse_event(value: str | bytes | dict[str, Any], *, line: int | None = None)
     """Read one event from JSON text or a parsed object. Raises :class:`SchemaError`. Rules: WIRE-01, WIRE-02.
 
     The result is an instance of one of the event classes, or an ``UnknownEvent``. It must be stamped: ``id``, ``seq``
-    from 1, ``timestamp`` and ``sessionId`` are required on the wire.
+    from 1, ``timestamp`` (UTC) and ``sessionId`` are required on the wire.
     """
-    if isinstance(value, (str, bytes)):
-        value = parse_json(value, line=line)
-    kind = value.get("type") if isinstance(value, dict) else None
-    what = kind if isinstance(kind, str) and kind in EVENT_TYPES else "event"
-    event = cast(Event, _parse("event", what, value, line))
-    for name, stamped in (
-        ("id", event.id),
-        ("seq", event.seq),
-        ("timestamp", event.timestamp),
-        ("sessionId", event.session_id),
-    ):
-        if not stamped:
-            raise SchemaError(
-                f"{f'line {line}' if line is not None else 'the value'} is not a valid {what}",
-                pointer=f"/{name}",
-                line=line,
-                got="nothing" if stamped != 0 else "0",
-                expected="a stamped event has id, seq, timestamp and sessionId",
-            )
-    return event
+    value, null = _read(value, "event", line)
+    kind = value.get("type")
+    cls = EVENT_CLASSES.get(kind) if isinstance(kind, str) else None
+    what: str = cast(str, kind) if cls is not None else "event"
+    event: Event = _validate(cls or UnknownEvent, value, what, line, null)
+    if event.id and event.seq and event.session_id and _is_timestamp(event.timestamp):
+        return event
+    for name, stamp in (("id", event.id), ("seq", event.seq), ("sessionId", event.session_id)):
+        if not stamp:
+            expected = "a stamped event has id, seq, timestamp and sessionId"
+            raise _invalid(what, line, pointer=f"/{name}", got="nothing" if stamp == "" else "0", expected=expected)
+    got = ascii(event.timestamp) if event.timestamp else "nothing"
+    raise _invalid(
+        what, line, pointer="/timestamp", got=got, expected="a time in UTC, such as 2026-01-31T12:00:00.000Z"
+    )
+
+
+def _parse_kind(value: str | bytes | dict[str, Any], what: str, kinds: Iterable[str], line: int | None) -> Any:
+    value, null = _read(value, what, line)
+    kind = value.get("kind")
+    if not isinstance(kind, str) or kind not in kinds:
+        got = "nothing" if "kind" not in value else ascii(kind)
+        raise _invalid(what, line, pointer="/kind", got=got, expected="one of: " + ", ".join(kinds))
+    return _validate(INPUT_CLASSES[kind], value, what, line, null)
+
+
+_ANSWERS: Final = tuple(kind for kind in INPUT_CLASSES if kind != "message")
 
 
 def parse_answer(value: str | bytes | dict[str, Any], *, line: int | None = None) -> Answer:
     """Read one answer. Raises :class:`SchemaError`."""
-    return cast(Answer, _parse("answer", "answer", value, line))
+    return cast(Answer, _parse_kind(value, "answer", _ANSWERS, line))
 
 
 def parse_input(value: str | bytes | dict[str, Any], *, line: int | None = None) -> StreamInput:
     """Read one input of ``stream()``: a message or an answer. Raises :class:`SchemaError`."""
-    return cast(StreamInput, _parse("input", "input", value, line))
+    return cast(StreamInput, _parse_kind(value, "input", tuple(INPUT_CLASSES), line))
 
 
 def parse_descriptor(value: str | bytes | dict[str, Any]) -> AgentDescriptor:
     """Read a descriptor. Raises :class:`SchemaError`. Rule: LIFE-01."""
-    return cast(AgentDescriptor, _parse("descriptor", "descriptor", value, None))
+    value, null = _read(value, "descriptor", None)
+    return cast(AgentDescriptor, _validate(AgentDescriptor, value, "descriptor", None, null))
 
 
 def dump_event(event: Model) -> str:
@@ -193,4 +270,4 @@ def read_ndjson(lines: Iterable[str | bytes]) -> Iterator[Event]:
     """Read events from NDJSON lines, blank lines skipped. Raises :class:`SchemaError` with the line's number."""
     for number, text in enumerate(lines, start=1):
         if text.strip():
-            yield parse_event(text.strip(), line=number)
+            yield parse_event(text, line=number)
