@@ -1,0 +1,360 @@
+"""A stored ADK session as a whole record of the contract: initialize, turns, streams, brackets, every request settled.
+
+Not for: live sessions (the base class stamps and brackets those). Rules carried: all of the record, for what ADK kept;
+the session machine checks each event before it is given out. May import: ``_translate``, ``_read``, protocol.
+
+ADK keeps no streams. They are found again from who speaks: a user's text starts a turn; a user's answer to something
+that waits ends a stream ``input_required`` and continues its turn; a user's text while something waits first settles
+that. Nothing here reads a clock: times are ADK's own, and the epoch where ADK has none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from google.adk.events.event import Event as AdkEvent
+from google.genai import types
+
+from agentsession.adapters.adk._calls import Call
+from agentsession.adapters.adk._read import AdkSession, ReadEvent
+from agentsession.adapters.adk._translate import Translator
+from agentsession.adapters.adk._values import clean_id, is_within, iso_timestamp, lossy_json, redact
+from agentsession.protocol import (
+    PROTOCOL_VERSION,
+    AgentDescriptor,
+    AgentEnd,
+    AgentStart,
+    Custom,
+    ElicitationResponse,
+    Event,
+    Initialize,
+    ProtocolViolation,
+    SessionMachine,
+    SessionUpdate,
+    StreamEnd,
+    ToolResponse,
+)
+
+__all__ = ["map_events", "map_session"]
+
+_EPOCH: Final = "1970-01-01T00:00:00.000Z"
+
+
+def map_events(
+    events: Iterable[AdkEvent | ReadEvent],
+    descriptor: AgentDescriptor | None = None,
+    *,
+    session_id: str = "adk-session",
+) -> Iterator[Event]:
+    """The record of a stored session, stamped and valid, from its ADK Events in their order.
+
+    ``descriptor`` is that of the agent, where it is at hand; else one is made from the name of the first author.
+    """
+    read = [event if isinstance(event, ReadEvent) else ReadEvent(event) for event in events]
+    return map_session(AdkSession(clean_id(session_id) or "adk-session", read), descriptor)
+
+
+def map_session(session: AdkSession, descriptor: AgentDescriptor | None = None) -> Iterator[Event]:
+    """The record of a session that was read from a file; see :func:`map_events`."""
+    recorder = _Recorder(session, descriptor or _guess_descriptor(session))
+    yield from recorder.begin()
+    for read in session.events:
+        yield from recorder.feed(read)
+    yield from recorder.finish()
+
+
+def _guess_descriptor(session: AdkSession) -> AgentDescriptor:
+    authors = (read.event.author for read in session.events if read.event.author not in ("", "user", None))
+    name = next(authors, None) or session.app_name or "agent"
+    if not name.isidentifier():
+        name = re.sub(r"\W", "_", name)
+        name = name if name.isidentifier() else f"agent_{name}"
+    return AgentDescriptor(name=name[:128], executor="adk")
+
+
+class _Recorder:
+    """Builds the record event by event; everything it gives out has passed the session machine."""
+
+    def __init__(self, session: AdkSession, descriptor: AgentDescriptor) -> None:
+        self._session = session
+        self._descriptor = descriptor
+        self._translator = Translator()
+        self._machine = SessionMachine()
+        self._out: list[Event] = []
+        self._seq = 0
+        self._time = next((t for t in map(_time_of, session.events) if t), _EPOCH)
+        self._turn = 0
+        self._stream = 0
+        self._open: dict[str | None, tuple[str, str | None]] = {}
+        """The agent at work on each open thread and the thread it hangs under, in the order of opening."""
+        self._paused: set[tuple[str | None, str]] = set()
+        scopes = {read.event.isolation_scope for read in session.events if read.event.isolation_scope}
+        self._translator.delegated.update(scopes)
+
+    # --- the whole ----------------------------------------------------------------------------------------------------
+
+    def begin(self) -> list[Event]:
+        """Initialize, and the state that the file says the session began with."""
+        self._emit(
+            Initialize(
+                agent_id=self._descriptor.name,
+                protocol_version=PROTOCOL_VERSION,
+                descriptor=self._descriptor,
+                source="host",
+                meta={"adopted": True},
+            )
+        )
+        self._snapshot(self._session.first_state)
+        return self._taken()
+
+    def feed(self, read: ReadEvent) -> list[Event]:
+        """The events of one ADK Event, with the brackets and ends that it calls for."""
+        self._time = _time_of(read) or self._time
+        event = read.event
+        if event.author == "user":
+            self._user(event, read)
+        else:
+            self._agent(event, read)
+        return self._taken()
+
+    def finish(self) -> list[Event]:
+        """The end of the last stream, and the state that the file says the session had in the end."""
+        self._end_stream()
+        self._snapshot(self._session.last_state)
+        return self._taken()
+
+    def _snapshot(self, state: Any) -> None:
+        if state:
+            shown = {key: value for key, value in state.items() if not str(key).startswith("_adk")}
+            self._emit(SessionUpdate(state_snapshot=redact(lossy_json(shown)[0]), source="host"))
+
+    # --- who speaks ---------------------------------------------------------------------------------------------------
+
+    def _user(self, event: AdkEvent, read: ReadEvent) -> None:
+        parts = (event.content.parts or []) if event.content is not None else []
+        answers = [part for part in parts if part.function_response is not None]
+        says = event.content is not None and len(answers) < max(len(parts), 1)
+        if answers and says:  # ADK refuses both in one message; a file may hold it
+            said = [part for part in parts if part.function_response is None]
+            self._user(_with_parts(event, answers), ReadEvent(_with_parts(event, answers), read.unread))
+            bare = _with_parts(event, said).model_copy(
+                update={"id": f"{event.id}.text", "actions": type(event.actions)()}
+            )
+            self._user(bare, ReadEvent(bare))
+            return
+        if says:
+            self._end_stream()
+            self._settle()
+            self._begin_turn()
+        elif answers and self._answers_something(answers, event):
+            if self._stream_open:
+                self._end_stream()
+            self._begin_stream()
+        elif answers and not self._stream_open:
+            self._continue_or_begin()
+        translated = self._translator.feed(event, unread=read.unread)
+        rewound = bool(event.actions is not None and event.actions.rewind_before_invocation_id)
+        if rewound and self._translator.book.open_calls():
+            if not self._stream_open:
+                self._begin_stream()
+            self._close_requests("cancelled", "cancel")
+        for item in translated:
+            if item.type == "error" and not self._stream_open:  # type: ignore[attr-defined]  # every event has a type
+                self._continue_or_begin()
+            self._emit(item)
+
+    def _agent(self, event: AdkEvent, read: ReadEvent) -> None:
+        if not self._stream_open:
+            self._continue_or_begin()
+        translated = self._translator.feed(event, unread=read.unread)
+        for item in translated:
+            if item.agent_id is not None:
+                self._work(item.agent_id, item.thread_id)
+            else:
+                self._work(self._open.get(item.thread_id, (self._descriptor.name, None))[0], item.thread_id)
+            self._emit(item)
+        actions = event.actions
+        if translated and actions is not None and actions.transfer_to_agent:
+            thread = translated[-1].thread_id
+            if thread in self._open:
+                self._leave(thread, "handoff", {"to": lossy_json(actions.transfer_to_agent)[0]})
+
+    def _answers_something(self, answers: list[types.Part], event: AdkEvent) -> bool:
+        """Whether one of a user's responses answers a call that waits; a delegation's own response does not."""
+        for part in answers:
+            made = part.function_response
+            if made is not None:
+                call = self._translator.book.match(made.id or "", made.name or "", event.invocation_id or "")
+                if call is not None and call.waits:
+                    return True
+        return False
+
+    # --- turns and streams --------------------------------------------------------------------------------------------
+
+    @property
+    def _stream_open(self) -> bool:
+        return self._machine.stream_id is not None or self._pending_stream is not None
+
+    _pending_stream: tuple[str, str] | None = None
+    """The stream and turn that the next event opens."""
+
+    def _begin_turn(self) -> None:
+        self._turn += 1
+        self._paused.clear()
+        self._translator.begin_turn()
+        self._begin_stream()
+
+    def _begin_stream(self) -> None:
+        if self._turn == 0:
+            self._turn = 1
+        self._stream += 1
+        self._pending_stream = (f"stream-{self._stream}", f"turn-{self._turn}")
+
+    def _continue_or_begin(self) -> None:
+        """An agent speaks and no stream runs: its turn goes on if something of it waits, else a turn without a user."""
+        if self._machine.state == "input_required":
+            self._begin_stream()
+        else:
+            self._begin_turn()
+
+    def _end_stream(self) -> None:
+        """The closing order: messages, requests, agents with children first, stream_end."""
+        if self._pending_stream is not None and self._machine.stream_id is None:
+            self._pending_stream = None  # nothing happened in it
+            return
+        if self._machine.stream_id is None:
+            return
+        for item in self._translator.close_messages():
+            self._emit(item)
+        pending = self._machine.pending
+        data: dict[str, Any] | None = None
+        if pending:
+            reason = "input_required"
+        else:
+            reason = self._translator.end_reason
+            self._close_requests("unknown", "cancel")
+            if reason == "completed" and not self._translator.said_something:
+                data = {"empty": True}
+        for thread in list(reversed(self._open)):
+            self._leave(thread, reason if reason in ("input_required", "failed", "aborted") else "completed")
+        self._emit(StreamEnd(reason=reason, pending=pending, data=data, source="host"))
+
+    def _settle(self) -> None:
+        """A message came over what waits: a stream of its own settles that and ends the turn."""
+        if self._machine.state != "input_required":
+            return
+        self._begin_stream()
+        self._close_requests("cancelled", "cancel")
+        self._emit(StreamEnd(reason="aborted", data={"cause": "message"}, source="host"))
+
+    def _close_requests(self, status: str, action: str) -> None:
+        calls = {call.request_id: call for call in self._translator.book}
+        for request_id in list(self._machine.requests):
+            request = self._machine.requests[request_id]
+            call = calls.get(request_id)
+            self._translator.resolve(request_id)
+            base = {"thread_id": request.thread_id, "agent_id": request.agent_id, "source": "host"}
+            if request.kind == "elicitation":
+                self._emit(ElicitationResponse(request_id=request_id, action=action, **base))
+            else:
+                self._emit(
+                    ToolResponse(
+                        request_id=request_id, name=request.name, status=_status(status, call, request), **base
+                    )
+                )
+
+    # --- agents -------------------------------------------------------------------------------------------------------
+
+    def _work(self, agent: str, thread: str | None) -> None:
+        """Let ``agent`` be the one at work on ``thread``: whoever was ends, parents are opened first."""
+        at_work = self._open.get(thread)
+        if at_work is not None and at_work[0] == agent:
+            return
+        if at_work is not None:
+            self._leave(thread, "completed")
+        parent = None
+        if thread is not None:
+            parent, orchestrator = _above(thread)
+            if orchestrator is not None:
+                self._work(orchestrator, parent)
+            elif parent not in self._open:
+                self._work(parent.rpartition(".")[2] if parent else self._descriptor.name, parent)
+        resumed = (thread, agent) in self._paused
+        self._paused.discard((thread, agent))
+        self._emit(AgentStart(agent_id=agent, thread_id=thread, parent_thread_id=parent, resumed=resumed))
+        self._open[thread] = (agent, parent)
+
+    def _leave(self, thread: str | None, reason: str, data: dict[str, Any] | None = None) -> None:
+        """End the agent on ``thread``, the agents below it first."""
+        for below in [t for t in reversed(self._open) if t != thread and is_within(t, thread)]:
+            if below in self._open:
+                self._leave(below, reason if reason != "handoff" else "completed")
+        for item in self._translator.close_messages(thread=thread):
+            self._emit(item)
+        agent, _ = self._open.pop(thread)
+        if reason == "input_required":
+            self._paused.add((thread, agent))
+        fields: dict[str, Any] = {"data": data} if data is not None else {}
+        self._emit(AgentEnd(agent_id=agent, thread_id=thread, reason=reason, **fields))
+
+    # --- the record ---------------------------------------------------------------------------------------------------
+
+    def _emit(self, event: Event) -> None:
+        stamped = self._stamp(event)
+        try:
+            self._machine.feed(stamped)
+        except ProtocolViolation as error:
+            # ADK's session breaks a rule of the contract, or is a fragment: keep what it says, as what it is.
+            note = {"rule": error.rule, "event": stamped.to_wire()}
+            stamped = self._stamp(Custom(kind="adk:unplaced", data=note, source="ext:adk", meta=event.meta))
+            self._machine.feed(stamped)
+        self._seq = stamped.seq
+        self._pending_stream = None if stamped.stream_id is not None else self._pending_stream
+        self._out.append(stamped)
+
+    def _stamp(self, event: Event) -> Event:
+        stream, turn = self._machine.stream_id, self._machine.turn_id
+        if self._pending_stream is not None:
+            stream, turn = self._pending_stream
+        update: dict[str, Any] = {
+            "id": f"e{self._seq + 1}",
+            "seq": self._seq + 1,
+            "timestamp": event.timestamp or self._time,
+            "session_id": self._session.session_id,
+        }
+        if stream is not None:
+            update |= {"stream_id": stream, "turn_id": turn}
+        return event.model_copy(update=update)
+
+    def _taken(self) -> list[Event]:
+        out, self._out = self._out, []
+        return out
+
+
+def _status(status: str, call: Call | None, request: Any) -> str:
+    """A call that had started may have had effects; one that waited for the host never began."""
+    if status == "unknown" or (call is not None and call.needs == "none" and request.confirmation is None):
+        return "unknown"
+    return status
+
+
+def _above(thread: str) -> tuple[str | None, str | None]:
+    """The thread that ``thread`` hangs under, and the ParallelAgent that opened it, if its branch names one.
+
+    ADK writes two segments for a branch of a ParallelAgent (``par.b``) and one for a delegation (``kid@call``).
+    """
+    segments = thread.split(".")
+    if len(segments) >= 2 and "@" not in segments[-2] and "@" not in segments[-1]:
+        return ".".join(segments[:-2]) or None, segments[-2]
+    return ".".join(segments[:-1]) or None, None
+
+
+def _time_of(read: ReadEvent) -> str:
+    return iso_timestamp(read.event.timestamp)
+
+
+def _with_parts(event: AdkEvent, parts: list[types.Part]) -> AdkEvent:
+    role = event.content.role if event.content is not None else "user"
+    return event.model_copy(update={"content": types.Content(role=role, parts=parts)})
