@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 
 from agentsession.protocol import (
     AbortResult,

@@ -6,6 +6,8 @@ import threading
 from typing import Any
 
 import anyio
+import anyio.lowlevel
+import anyio.to_thread
 import pytest
 from tests.host.fake_session import FakeExecutor, FakeSession, Until, call, said
 
@@ -285,6 +287,34 @@ async def test_a_cancel_denies_and_aborts_the_turn() -> None:
     assert ran == []
     assert session.aborts == ["stop it"]
     assert session.pending == []
+
+
+async def test_a_thread_that_an_abort_leaves_behind_is_reported() -> None:
+    started = threading.Event()
+    release = threading.Event()
+
+    @tool
+    def stuck() -> None:
+        started.set()
+        release.wait(10)
+
+    session = FakeSession([call("r1", "stuck"), Until(("r1",))])
+    host = Host(tools=[stuck], policy=allow_all)
+    results: list[TurnResult] = []
+
+    async def turn() -> None:
+        results.append(await run(host, session))
+
+    try:
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(turn)
+                await anyio.to_thread.run_sync(started.wait, 5)
+                await host.abort()
+    finally:
+        release.set()
+    assert results[0].end.reason == "aborted"
+    assert results[0].still_running == ("r1",)
 
 
 async def test_a_slow_async_tool_is_cancelled_and_reported() -> None:

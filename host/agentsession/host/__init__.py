@@ -18,6 +18,7 @@ from agentsession.host._elicitation import (
     ScriptedChannel,
 )
 from agentsession.host._host import Host
+from agentsession.host._outcome import ToolError, ToolOutcome
 from agentsession.host._policy import (
     AnnotationPolicy,
     Policy,
@@ -35,7 +36,7 @@ from agentsession.host._registry import ExecutorCreator, SessionFactory
 from agentsession.host._results import Answered, TurnResult, UsageTotals
 from agentsession.host._settings import AnswerObserver, Observer
 from agentsession.host._toolcontext import ToolCancelled, ToolContext
-from agentsession.host._tools import Tool, ToolBox, ToolError, ToolLike, ToolOutcome, ToolProvider, tool
+from agentsession.host._tools import Tool, ToolBox, ToolLike, ToolProvider, tool
 
 if TYPE_CHECKING:
     from agentsession.host._sql import SqlRecordStore

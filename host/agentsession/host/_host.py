@@ -16,9 +16,9 @@ import anyio
 from agentsession.host._elicitation import ElicitationChannel, NoChannel
 from agentsession.host._policy import AnnotationPolicy, Policy
 from agentsession.host._results import TurnResult
-from agentsession.host._settings import AnswerObserver, Observer, Settings
+from agentsession.host._settings import AnswerObserver, Observer, Settings, observe
 from agentsession.host._tools import ToolBox, ToolLike, ToolProvider
-from agentsession.host._turn import Attached, Turn, observe
+from agentsession.host._turn import Attached, Turn
 from agentsession.protocol import (
     AgentExecutor,
     AgentSession,

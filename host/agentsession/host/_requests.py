@@ -17,13 +17,15 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 
 from agentsession.host._elicitation import Approval, Position, as_approval
+from agentsession.host._outcome import ToolOutcome, unknown_tool
 from agentsession.host._policy import PolicyDecision, PolicyRequest, decide
 from agentsession.host._results import Stopwatch
 from agentsession.host._settings import Settings
 from agentsession.host._toolcontext import ToolContext
-from agentsession.host._tools import Tool, ToolOutcome, unknown_tool
+from agentsession.host._tools import Tool
 from agentsession.protocol import (
     AgentDescriptor,
     Answer,
@@ -105,6 +107,8 @@ class Asker:
             if self._one is not None:
                 await self._one.acquire()
             try:
+                # The place may have come free because the person ended the turn: then nothing more is asked.
+                await anyio.lowlevel.checkpoint_if_cancelled()
                 with self._waiting.running():
                     yield lambda problem: Position(self._asked + 1, self._asked + self._open, problem)
             finally:
@@ -251,7 +255,11 @@ class Pipeline:
                         progress.start_soon(context.forward, self._send_progress)
                         with anyio.move_on_after(limit_s) as scope:
                             outcome = await tool.run(
-                                args, context, limiter=self._threads, expose_errors=settings.expose_tool_errors
+                                args,
+                                context,
+                                limiter=self._threads,
+                                expose_errors=settings.expose_tool_errors,
+                                is_checked=True,
                             )
                         context.finish()
             finally:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
+import logging
 from collections.abc import Awaitable, Callable
 
 from agentsession.host._elicitation import ElicitationChannel
@@ -10,7 +12,9 @@ from agentsession.host._policy import Policy
 from agentsession.host._tools import ToolProvider
 from agentsession.protocol import Answer, Event, Receipt
 
-__all__ = ["AnswerObserver", "Observer", "Settings"]
+__all__ = ["AnswerObserver", "Observer", "Settings", "observe"]
+
+logger = logging.getLogger("agentsession.host")
 
 Observer = Callable[[Event], Awaitable[None] | None]
 """Called for every event of the record, in order; what it raises is logged and changes nothing."""
@@ -32,3 +36,15 @@ class Settings:
     max_parallel_tools: int
     expose_tool_errors: bool
     abort_grace_s: float
+
+
+async def observe(observer: Observer | None, event: Event) -> None:
+    """Call an observer, sync or async; what it raises is logged."""
+    if observer is None:
+        return
+    try:
+        called = observer(event)
+        if inspect.isawaitable(called):
+            await called
+    except Exception:
+        logger.exception("the observer failed at event #%s", event.seq)

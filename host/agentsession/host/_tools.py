@@ -4,108 +4,40 @@ Not for: whether a call may run (``_policy.py``), when and how many at once (``_
 Rules carried: TOOL-04, SEC-01 (no traceback in a result). May import: anyio, ``_signature``, ``protocol``.
 
 A tool never raises to its caller. Bad arguments, a value that JSON cannot say, an exception: each becomes a result that
-the model can read, ``{"error": {"code", "message", ...}}`` with ``is_error``. The codes are in :data:`ERROR_CODES`.
+the model can read, ``{"error": {"code", "message", ...}}`` with ``is_error``. The codes are in ``_outcome.py``.
 """
 
 from __future__ import annotations
 
 import asyncio
-import dataclasses
-import difflib
 import functools
 import inspect
 import logging
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, Protocol, overload, runtime_checkable
+from typing import Any, Protocol, overload, runtime_checkable
 
 import anyio
 import anyio.to_thread
 from pydantic import ValidationError
 
+from agentsession.host._outcome import ToolError, ToolOutcome, unknown_tool
 from agentsession.host._signature import ArgumentsRefused, SchemaCheck, Signature, read_signature
 from agentsession.host._toolcontext import ToolContext
 from agentsession.protocol import (
     CONTENT_TYPES,
     ConfigurationError,
-    Content,
-    Decision,
     JsonError,
     Model,
     ToolAnnotations,
     ToolDescriptor,
-    ToolResult,
-    as_content,
-    repair_text,
     to_json,
 )
 
-__all__ = ["ERROR_CODES", "Tool", "ToolBox", "ToolError", "ToolLike", "ToolOutcome", "ToolProvider", "tool"]
+__all__ = ["Tool", "ToolBox", "ToolLike", "ToolProvider", "tool"]
 
 logger = logging.getLogger("agentsession.host")
-
-ERROR_CODES: Final = {
-    "invalid_arguments": "the arguments do not fit the tool's schema; nothing ran",
-    "unknown_tool": "the host has no tool of this name; nothing ran",
-    "tool_failed": "the tool raised; its effects may be partial",
-    "tool_timeout": "the tool did not end in time; its effects may be partial",
-    "unserializable_result": "the tool ran, and returned what JSON cannot say",
-    "cancelled": "the tool was stopped; its effects may be partial",
-    "host_error": "the host itself failed at this request",
-}
-"""The codes of error results that hosts make themselves; a tool may use its own with :class:`ToolError`."""
-
-_TEXT_LIMIT = 2_000
-_NOT_GIVEN: Any = object()
-
-
-class ToolError(Exception):
-    """Raised by a tool to tell the model on purpose what went wrong; the message is always shown.
-
-    ``code`` is the tool's own word for it; ``details`` join it in the result.
-    """
-
-    def __init__(self, message: str, *, code: str = "tool_failed", **details: Any) -> None:
-        super().__init__(message)
-        self.message = message
-        self.code = code
-        self.details = details
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ToolOutcome:
-    """What a tool call came to. A tool may return one itself, to give content beside or instead of data."""
-
-    data: Any = _NOT_GIVEN
-    """What the model gets: any JSON. Left out when not given."""
-    content: Content | None = None
-    """Parts such as text, media, diffs."""
-    is_error: bool = False
-    display: dict[str, Any] | None = None
-    """For people's screens; never reaches the model."""
-
-    @classmethod
-    def failure(cls, code: str, message: str, **details: Any) -> ToolOutcome:
-        """A result that says what went wrong, for the model to read."""
-        error = {"code": code, "message": _shortened(message), **details}
-        return cls(data={"error": {name: value for name, value in error.items() if value is not None}}, is_error=True)
-
-    @property
-    def error_code(self) -> str | None:
-        """The code of an error result, if it has one."""
-        error = self.data.get("error") if self.is_error and isinstance(self.data, dict) else None
-        code = error.get("code") if isinstance(error, dict) else None
-        return code if isinstance(code, str) else None
-
-    def answer(self, request_id: str, decision: Decision | None = None) -> ToolResult:
-        """As the answer to a request. Raises :class:`JsonError` or pydantic's error for what cannot be said."""
-        given: dict[str, Any] = {} if self.data is _NOT_GIVEN else {"data": to_json(self.data)}
-        if self.display is not None:
-            given["display"] = to_json(self.display)
-        if decision is not None:
-            given["decision"] = decision
-        return ToolResult(request_id=request_id, content=as_content(self.content), is_error=self.is_error, **given)
 
 
 class Tool:
@@ -200,15 +132,17 @@ class Tool:
         *,
         limiter: anyio.CapacityLimiter | None = None,
         expose_errors: bool = True,
+        is_checked: bool = False,
     ) -> ToolOutcome:
         """Check the arguments and call the function: async ones here, sync ones in a worker thread of ``limiter``.
 
-        Raises nothing but cancellation, which leaves a worker thread running (``context.thread_running``).
+        ``is_checked``: :meth:`check` was called before. Raises nothing but cancellation, which leaves a worker thread
+        running (``context.thread_running``).
         """
-        refused = self.check(args)
+        refused = None if is_checked else self.check(args)
         if refused is not None:
             return refused
-        assert isinstance(args, dict)  # the check above
+        assert isinstance(args, dict)  # the check
         context = context or ToolContext("direct", tool_name=self.name)
         expose = expose_errors if self.expose_errors is None else self.expose_errors
         try:
@@ -384,15 +318,6 @@ class ToolBox:
         return unknown_tool(name, self._tools) if found is None else await found.run(args, context)
 
 
-def unknown_tool(name: str | None, known: Iterable[str]) -> ToolOutcome:
-    """The error result for a tool that the host does not have."""
-    if not name:
-        return ToolOutcome.failure("unknown_tool", "the call names no tool", name="")
-    near = difflib.get_close_matches(name, list(known), n=1)
-    hint = f'; did you mean "{near[0]}"?' if near else ""
-    return ToolOutcome.failure("unknown_tool", f'there is no tool "{name[:100]}"{hint}', name=name[:100])
-
-
 def _outcome(value: Any) -> ToolOutcome:
     if isinstance(value, ToolOutcome):
         return _checked(value)
@@ -417,11 +342,6 @@ def _raised(name: str, error: BaseException, expose: bool) -> ToolOutcome:
     kind = type(error).__name__
     message = f"{kind}: {error}" if expose and str(error) else kind
     return ToolOutcome.failure("tool_failed", message, type=kind)
-
-
-def _shortened(text: str) -> str:
-    text = repair_text(text)
-    return text if len(text) <= _TEXT_LIMIT else text[: _TEXT_LIMIT - 3] + "..."
 
 
 def _is_async(function: Callable[..., Any]) -> bool:

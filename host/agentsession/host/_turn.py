@@ -21,10 +21,11 @@ from typing import Any
 import anyio
 import anyio.abc
 
+from agentsession.host._outcome import ToolOutcome
+from agentsession.host._principals import Principals
 from agentsession.host._requests import EndTurn, Pipeline
 from agentsession.host._results import Answered, TurnResult, UsageTotals
-from agentsession.host._settings import Settings
-from agentsession.host._tools import ToolOutcome
+from agentsession.host._settings import Settings, observe
 from agentsession.protocol import (
     AgentEnd,
     AgentSession,
@@ -99,8 +100,7 @@ class Turn:
         self._abort_done = anyio.Event()
         self._final: StreamEnd | None = None
         self._failure: Exception | None = None
-        self._brackets: dict[str | None, list[str]] = {}
-        self._parents: dict[str | None, str | None] = {}
+        self._principals = Principals(session)
         self._requests: dict[str, ToolRequest] = {}
         self._answers: list[Answered] = []
         self._messages: list[str] = []
@@ -162,7 +162,7 @@ class Turn:
         if isinstance(given, (str, MessageInput)):
             end = await self._stream(given, options)
         else:
-            await self._recall_brackets()
+            await self._principals.recall()
         if given is not None and not isinstance(given, (str, MessageInput)):
             answers = [given] if isinstance(given, Model) else list(given)
             self._taken.update(answer.request_id for answer in answers)
@@ -209,7 +209,7 @@ class Turn:
             return  # the settlement of the turn before
         match event:
             case AgentStart() | AgentEnd():
-                self._bracket(event)
+                self._principals.bracket(event)
             case ToolRequest(partial=False):
                 self._requests[event.request_id] = event
             case ToolResponse() | ElicitationResponse():
@@ -316,12 +316,12 @@ class Turn:
     async def _answer_until_taken(self, request: ToolRequest | ElicitationRequest, serving: _Serving) -> None:
         problem: str | None = None
         for _ in range(_REFUSALS):
-            ending: EndTurn | None = None
             answer: Answer | None
             try:
                 answer = await self._pipeline.answer(request, problem)
             except EndTurn as end:
-                ending, answer = end, end.answer
+                await self._end_by_person(end, serving)
+                return
             except Exception as error:  # a defect of this host must not leave the agent waiting
                 logger.exception("the host failed at request %s", request.request_id)
                 answer = _host_error(request, type(error).__name__)
@@ -330,9 +330,6 @@ class Turn:
             serving.is_sending = True
             receipt = await self._send(answer)
             serving.is_sending = False
-            if ending is not None:
-                self._tasks.start_soon(self._abort_by_person, ending.reason)
-                return
             if receipt.status != "invalid":
                 return
             problem = receipt.reason or "the session refused the answer"
@@ -340,6 +337,18 @@ class Turn:
                 break  # asking again would run the tool again
         serving.is_sending = True
         await self._send(_host_error(request, f"the session refused the host's answer: {problem}"))
+
+    async def _end_by_person(self, end: EndTurn, serving: _Serving) -> None:
+        # At once and before anything is awaited: no sibling may be asked, or run, after a cancel.
+        self._abort_started = True
+        serving.is_sending = True
+        for other in self._serving.values():
+            if other is not serving:
+                other.scope.cancel()
+        try:
+            await self._send(end.answer)
+        finally:
+            self._tasks.start_soon(self._abort_by_person, end.reason)
 
     async def _abort_by_person(self, reason: str | None) -> None:
         try:
@@ -398,41 +407,15 @@ class Turn:
     # --- facts --------------------------------------------------------------------------------------------------
 
     def _facts(self, request: ToolRequest | ElicitationRequest) -> dict[str, Any]:
-        path = self._path(request.thread_id)
-        principal = request.agent_id or (path[-1] if path else self._session.descriptor.name)
-        path = path[: path.index(principal) + 1] if principal in path else [*path, principal]
+        path = self._principals.path(request)
         return {
-            "principal": principal,
-            "principal_path": tuple(path),
+            "principal": path[-1],
+            "principal_path": path,
             "session_id": self._session.session_id,
             "turn_id": request.turn_id,
             "user_id": self._attached.user_id,
             "permission_mode": self._attached.permission_mode,
         }
-
-    def _bracket(self, event: AgentStart | AgentEnd) -> None:
-        """Keep who works on which thread. An agent that only pauses stays: its requests are decided meanwhile."""
-        agents = self._brackets.setdefault(event.thread_id, [])
-        if isinstance(event, AgentStart):
-            self._parents[event.thread_id] = event.parent_thread_id
-            if event.agent_id not in agents or not event.resumed:
-                agents.append(event.agent_id)
-        elif event.reason != "input_required" and event.agent_id in agents:
-            agents.remove(event.agent_id)
-
-    async def _recall_brackets(self) -> None:
-        """Who works where, for a turn that began before this one was made: rules about sub-agents hold there too."""
-        waiting = {request.turn_id for request in self._session.pending}
-        if waiting:
-            async for event in self._session.events(types={"agent_start", "agent_end"}):
-                if isinstance(event, (AgentStart, AgentEnd)) and event.turn_id in waiting:
-                    self._bracket(event)
-
-    def _path(self, thread_id: str | None) -> list[str]:
-        chain: list[str | None] = [thread_id]
-        while chain[-1] is not None and len(chain) < 64:
-            chain.append(self._parents.get(chain[-1]))
-        return [agent for thread in reversed(chain) for agent in self._brackets.get(thread, [])]
 
     async def _find_request(self, request_id: str) -> ToolRequest | None:
         found = self._requests.get(request_id)
@@ -441,18 +424,6 @@ class Turn:
                 if isinstance(event, ToolRequest) and event.request_id == request_id and not event.partial:
                     found = event
         return found
-
-
-async def observe(observer: Any, event: Event) -> None:
-    """Call an observer, sync or async; what it raises is logged."""
-    if observer is None:
-        return
-    try:
-        called = observer(event)
-        if inspect.isawaitable(called):
-            await called
-    except Exception:
-        logger.exception("the observer failed at event #%s", event.seq)
 
 
 def _is_a_persons(answer: Answer) -> bool:
