@@ -255,7 +255,7 @@ class _Recorder:
             request = self._machine.requests[request_id]
             call = calls.get(request_id)
             self._translator.resolve(request_id)
-            base = {"thread_id": request.thread_id, "agent_id": request.agent_id, "source": "host"}
+            base: dict[str, Any] = {"thread_id": request.thread_id, "agent_id": request.agent_id, "source": "host"}
             if request.kind == "elicitation":
                 self._emit(ElicitationResponse(request_id=request_id, action=action, **base))
             else:

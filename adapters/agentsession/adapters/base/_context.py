@@ -32,6 +32,7 @@ from agentsession.protocol import (
     ExecutionOptions,
     Message,
     MessageInput,
+    RequestState,
     Text,
     Thought,
     ToolRequest,
@@ -130,6 +131,37 @@ class RunContext:
     def is_open_message(self, message_id: str) -> bool:
         """Whether that message has deltas and no closing event."""
         return message_id in self._session.machine.open_messages
+
+    def open_request(self, request_id: str) -> RequestState | None:
+        """A request without a response, as the state machine knows it."""
+        return self._session.machine.requests.get(request_id)
+
+    def is_open_request(self, request_id: str) -> bool:
+        """Whether that request has no response yet."""
+        return request_id in self._session.machine.requests
+
+    @property
+    def open_agents(self) -> Mapping[str | None, Sequence[str]]:
+        """The agents that are open, by thread, outermost first."""
+        return self._session.machine.agents
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the turn was settled: nothing that this run emits is recorded any more."""
+        return self._run.muted
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether a stream is open that this run may emit into."""
+        return self._run.attach is None and not self._run.muted
+
+    def close_thread(self, thread_id: str | None, agent_id: str, reason: str = "completed") -> None:
+        """The innermost agent of a thread is done: close the thread's messages, then the agent."""
+        self._session.close_thread(self._run, thread_id, agent_id, reason)
+
+    def abandon(self, reply: Reply) -> None:
+        """A wait made with :meth:`expect` ended without its answers: what it waited for is settled."""
+        self._session.abandon(self._run, reply)
 
     def on_abort(self, handler: Callable[[], float | None]) -> None:
         """Call ``handler`` when the turn is aborted. It may return for how many seconds cancelling should wait, to let

@@ -1,0 +1,374 @@
+"""The executor for Google ADK agents: real Runner, real session services, the host in control.
+
+Not for: what happens inside a run (``_live.py``), translation (``_translate.py``).
+Rules carried: LIFE-09, CTL-01 to CTL-06, CTL-08, PER-01, PER-04. May import: everything beside it, google.adk.
+
+::
+
+    from google.adk.agents import LlmAgent
+    from agentsession.adapters.adk import AdkExecutor
+
+    async with AdkExecutor(LlmAgent(name="coder", model="gemini-2.5-flash", tools=[...])) as executor:
+        session = await executor.open()
+
+The user's agents and App stay untouched: a Runner of our own runs a copy of the App whose plugin list has the gate
+first and the tail last. ADK needs asyncio; under trio this executor refuses to start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from types import TracebackType
+from typing import Any, ClassVar, Final, Self
+
+import anyio
+import sniffio
+from google.adk.agents.base_agent import BaseAgent
+from google.adk.agents.invocation_context import LlmCallsLimitExceededError
+from google.adk.agents._streaming_mode import StreamingMode
+from google.adk.agents.run_config import RunConfig
+from google.adk.apps.app import App
+from google.adk.artifacts.base_artifact_service import BaseArtifactService
+from google.adk.auth.credential_service.base_credential_service import BaseCredentialService
+from google.adk.errors.already_exists_error import AlreadyExistsError
+from google.adk.events.event import Event as AdkEvent
+from google.adk.memory.base_memory_service import BaseMemoryService
+from google.adk.runners import Runner
+from google.adk.sessions.base_session_service import BaseSessionService
+from google.adk.sessions.in_memory_session_service import InMemorySessionService
+from google.genai import types
+
+from agentsession.adapters.adk._content import content_to_parts
+from agentsession.adapters.adk._descriptor import ADK_CAPABILITIES, describe_agent
+from agentsession.adapters.adk._errors import error_status, safe_message
+from agentsession.adapters.adk._gate import GatePlugin, TailPlugin
+from agentsession.adapters.adk._live import LiveRun
+from agentsession.adapters.adk._replies import function_response
+from agentsession.adapters.adk._sealing import seal
+from agentsession.adapters.adk._session_state import AdkSessionState
+from agentsession.adapters.adk._setup import app_of, check_agent, check_host_tools
+from agentsession.adapters.base import BaseExecutor, BaseSession, RunContext, RunResult
+from agentsession.protocol import (
+    AgentSessionError,
+    ConfigurationError,
+    Error,
+    RecordKey,
+    RecordStore,
+    SessionConfig,
+    SessionExists,
+    SessionNotFound,
+)
+
+__all__ = ["AdkExecutor", "entry_point"]
+
+_DURABLE: Final = ("load", "resume")
+_ALWAYS: Final = ("steering", "mid_turn_update", "list", "delete", "load", "sub_agents")
+
+
+class AdkExecutor(BaseExecutor):
+    """Runs one ADK agent (or App, or Workflow) for any number of sessions.
+
+    Args:
+        agent: An ADK agent, node or App. It is not changed.
+        session_service: Where ADK keeps its own history; in memory when absent. With a lasting one, a waiting turn
+            survives the process (capability ``resume``).
+        artifact_service, memory_service, credential_service: Handed to ADK's Runner.
+        parked: Calls of the host's tools end ADK's run instead of keeping it open: no memory is held while a person
+            thinks, and each answer costs a run. For turns that wait for days.
+        exposes_tool_errors: The model and the events get the text of an exception that a tool of the agent raised;
+            by default only its type, because such text may hold secrets.
+        base: ``store``, ``window``, ``grace_s``, ``now`` of :class:`BaseExecutor`.
+
+    Raises:
+        ConfigurationError: the agent cannot be hosted safely (``adk-refused``), or has no usable name.
+    """
+
+    brackets_itself: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        agent: Any,  # an agent, a Workflow node or an App: ADK has no common type for them
+        *,
+        session_service: BaseSessionService | None = None,
+        artifact_service: BaseArtifactService | None = None,
+        memory_service: BaseMemoryService | None = None,
+        credential_service: BaseCredentialService | None = None,
+        parked: bool = False,
+        exposes_tool_errors: bool = False,
+        store: RecordStore | None = None,
+        **base: Any,
+    ) -> None:
+        super().__init__(store=store, **base)
+        app = app_of(agent)
+        check_agent(app.root_agent)
+        self.session_service = session_service or InMemorySessionService()
+        self.parked = parked
+        self.exposes_tool_errors = exposes_tool_errors
+        self._lasting = not isinstance(self.session_service, InMemorySessionService)
+        capabilities = [*ADK_CAPABILITIES, *_ALWAYS, *(_DURABLE if self._lasting else ())]
+        self.descriptor = describe_agent(app.root_agent, capabilities=list(dict.fromkeys(capabilities)))
+        self._runner = Runner(
+            app=_controlled(app),
+            session_service=self.session_service,
+            artifact_service=artifact_service,
+            memory_service=memory_service,
+            credential_service=credential_service,
+        )
+        self._states: dict[tuple[str, str], AdkSessionState] = {}
+
+    async def __aenter__(self) -> Self:
+        if sniffio.current_async_library() != "asyncio":
+            raise ConfigurationError(
+                "google-adk runs on asyncio only",
+                got=sniffio.current_async_library(),
+                fix='run the host with asyncio, such as anyio.run(main, backend="asyncio")',
+                id="asyncio-only",
+            )
+        return await super().__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        # The Runner is not closed: that would close toolsets, which the user's agents may share with others.
+        return await super().__aexit__(kind, error, trace)
+
+    # -- sessions -------------------------------------------------------------------------------------------------------
+
+    async def on_open(self, session: BaseSession) -> None:
+        """Make ADK's session, under the same id and for the same user."""
+        execution = session.options.execution
+        check_host_tools(execution.tools or (), self.descriptor)
+        try:
+            await self.session_service.create_session(
+                app_name=self._runner.app_name,
+                user_id=session.user_id,
+                session_id=session.session_id,
+                state=dict(execution.state or {}),
+            )
+        except AlreadyExistsError as error:
+            raise SessionExists(
+                f"ADK's session service has a session {session.session_id} already",
+                fix="load it, or choose another id",
+            ) from error
+        self._state(session)
+
+    async def on_load(self, session: BaseSession) -> None:
+        """Find ADK's session again, and ADK's ids for the record's requests."""
+        check_host_tools(session.options.execution.tools or (), self.descriptor)
+        found = await self.session_service.get_session(
+            app_name=self._runner.app_name, user_id=session.user_id, session_id=session.session_id
+        )
+        if found is None:
+            raise SessionNotFound(
+                f"ADK's session service has no session {session.session_id}",
+                where=type(self.session_service).__name__,
+                expected="the session service that the session was opened with",
+                fix="keep ADK's sessions in a lasting session service, such as SqliteSessionService",
+            )
+        state = self._state(session)
+        state.remember(session.record, session.machine)
+        state.needs_sealing = True
+
+    async def on_close(self, session: BaseSession) -> None:
+        """Forget the adapter's side of the session; an ephemeral session leaves nothing behind in ADK either."""
+        self._states.pop((session.user_id, session.session_id), None)
+        if session.options.execution.ephemeral:
+            await self.on_delete(RecordKey(self.descriptor.name, session.user_id, session.session_id))
+
+    async def on_delete(self, key: RecordKey) -> None:
+        """Remove ADK's session with the record."""
+        await self.session_service.delete_session(
+            app_name=self._runner.app_name, user_id=key.user_id, session_id=key.session_id
+        )
+
+    def _state(self, session: BaseSession) -> AdkSessionState:
+        key = (session.user_id, session.session_id)
+        state = self._states.get(key)
+        if state is None:
+            state = self._states[key] = AdkSessionState(
+                user_id=session.user_id,
+                adk_session_id=session.session_id,
+                options=session.options.execution,
+                parked=self.parked,
+                exposes_errors=self.exposes_tool_errors,
+            )
+        return state
+
+    def volatile(self, session: BaseSession) -> Sequence[str]:
+        """Requests that wait only inside a run that is kept open: grants and confirmations of the agent's own tools."""
+        if not self.can_resume(session):
+            return list(session.machine.requests)
+        state = self._state(session)
+        return [id for id in session.machine.requests if state.is_volatile(id)]
+
+    def check_update(self, session: BaseSession, config: SessionConfig) -> str | None:
+        """Title, model, tools, state and permission mode can change."""
+        if config.tools is not None:
+            try:
+                check_host_tools(config.tools, self.descriptor)
+            except ConfigurationError as error:
+                return error.what
+        if config.config is not None:
+            return "this executor takes no open config"
+        given = [name for name in config.model_fields_set if getattr(config, name) is not None]
+        return None if given else "nothing to update"
+
+    def apply_update(self, session: BaseSession, config: SessionConfig) -> None:
+        """From the next model call on."""
+        state = self._state(session)
+        if config.model is not None:
+            state.model = config.model
+        if config.tools is not None:
+            state.host_tools = {tool.name: tool for tool in config.tools}
+        if config.state is not None:
+            state.state_changes.update(config.state)
+
+    # -- running --------------------------------------------------------------------------------------------------------
+
+    async def run(self, ctx: RunContext) -> RunResult | None:
+        """One turn, or the rest of one: drive ADK's Runner until it is done or waits for the host."""
+        state = self._states[(ctx.user_id, ctx.session_id)]
+        if ctx.input is not None:
+            state.translator.begin_turn()
+            if state.needs_sealing:
+                await self._seal(state, keep=())
+            content = types.Content(role="user", parts=content_to_parts(ctx.input.content))
+        else:
+            content = await self._answers(ctx, state)
+        while True:
+            live = LiveRun(ctx, state)
+            result = await self._drive(live, content)
+            if result is not None or ctx.aborting or not ctx.has_steers:
+                return result
+            # A steer that came after the last model call: it is a message of its own to ADK, in the same turn.
+            content = types.Content(
+                role="user", parts=[part for steer in await ctx.steers() for part in content_to_parts(steer.content)]
+            )
+
+    async def _drive(self, live: LiveRun, content: types.Content) -> RunResult | None:
+        ctx, state = live.ctx, live.state
+        clean = False
+        try:
+            await self._consume(live, content)
+            clean = True
+        except LlmCallsLimitExceededError:
+            live.drop_error()
+            return RunResult("max_llm_calls")
+        except asyncio.CancelledError:
+            if not ctx.aborting or _must_stop():
+                raise
+            return None  # ADK ended itself by cancelling what waited; the base class closes the stream
+        except Exception:
+            live.drop_error()
+            raise
+        finally:
+            state.needs_sealing = not clean or ctx.aborting
+        await live.flush_error()
+        if ctx.aborting:
+            return None
+        reason = state.translator.end_reason
+        return None if reason in ("completed", "aborted") else RunResult(reason)
+
+    async def _consume(self, live: LiveRun, content: types.Content) -> None:
+        options = live.ctx.options
+        limits = options.limits
+        config = RunConfig(
+            streaming_mode=StreamingMode.NONE if options.streaming is False else StreamingMode.SSE,
+            max_llm_calls=limits.max_llm_calls if limits is not None and limits.max_llm_calls is not None else 500,
+        )
+        events = self._runner.run_async(
+            user_id=live.state.user_id,
+            session_id=live.state.adk_session_id,
+            new_message=content,
+            run_config=config,
+            abort_signal=live.abort_signal,
+        )
+        async with aclosing(events) as stream:
+            async for event in stream:
+                await live.take(event)
+
+    async def _answers(self, ctx: RunContext, state: AdkSessionState) -> types.Content:
+        """The message that gives ADK the answers its run ended on.
+
+        Confirmations and credentials never share a message with results: ADK drops an event that holds one of them from
+        what the model sees, results and all. So results are appended first, and the run starts with the rest.
+        """
+        special: list[types.Part] = []
+        plain: list[types.Part] = []
+        answered: set[str] = set()
+        invocation = branch = None
+        for request_id, answer in ctx.answers.items():
+            call = state.translator.book.get(request_id)
+            if call is None or not call.adk_id:
+                continue
+            answered.add(call.adk_id)
+            invocation, branch = call.invocation_id or invocation, call.thread_id
+            part = types.Part(function_response=function_response(call, answer))
+            (special if call.kind in ("tool_confirmation", "auth_required") else plain).append(part)
+            state.translator.resolve(request_id)
+        if state.needs_sealing:
+            await self._seal(state, keep=answered)
+        if special and plain:
+            adk_session = await self._adk_session(state)
+            await self.session_service.append_event(
+                session=adk_session,
+                event=AdkEvent(
+                    author="user",
+                    invocation_id=invocation or "",
+                    content=types.Content(role="user", parts=plain),
+                ),
+            )
+            plain = []
+        if not special and not plain:
+            raise AgentSessionError(
+                "there is no answer that ADK's run could go on with",
+                where=f"session {ctx.session_id}",
+                fix="abort the turn",
+                id="nothing-to-resume",
+            )
+        return types.Content(role="user", parts=special or plain)
+
+    async def _seal(self, state: AdkSessionState, keep: Mapping[str, object] | set[str] | tuple[()]) -> None:
+        await seal(
+            self.session_service,
+            await self._adk_session(state),
+            "this call was cut off; its effects are not known",
+            keep=set(keep),
+        )
+        state.needs_sealing = False
+
+    async def _adk_session(self, state: AdkSessionState) -> Any:
+        found = await self.session_service.get_session(
+            app_name=self._runner.app_name, user_id=state.user_id, session_id=state.adk_session_id
+        )
+        if found is None:
+            raise SessionNotFound(
+                f"ADK's session {state.adk_session_id} is gone", where=type(self.session_service).__name__
+            )
+        return found
+
+    def describe_error(self, error: BaseException) -> Error:
+        """ADK's and the provider's errors by their code; no text that could hold a secret."""
+        if isinstance(error, AgentSessionError):
+            return super().describe_error(error)
+        code = getattr(error, "code", None)
+        name = str(code) if isinstance(code, int) else type(error).__name__
+        return Error(status=error_status(name), message=safe_message(name, None), fatal=True, code=name)
+
+
+def _must_stop() -> bool:
+    """Whether the present task itself is being cancelled, rather than something that it awaited."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _controlled(app: App) -> App:
+    """A copy of the App with the gate before and the tail behind the user's plugins."""
+    return app.model_copy(update={"plugins": [GatePlugin(), *app.plugins, TailPlugin()]})
+
+
+def entry_point() -> type[AdkExecutor]:
+    """What the entry point ``agentsession.executors: adk`` gives: the class, called with an agent."""
+    return AdkExecutor

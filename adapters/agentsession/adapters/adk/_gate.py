@@ -1,0 +1,121 @@
+"""The plugins through which a session controls an ADK run: the gate before every model and tool call, and the tail.
+
+Not for: the decisions (``_live.py``). Rules carried: TOOL-05, HITL-01, LIFE-04, CTL-06.
+May import: google.adk, ``_live``.
+
+Plugins are shared by all sessions of an executor, so they hold no state: everything is found through a ContextVar that
+is set in the task that drives the run and that asyncio hands to every task below it. Where it is missing, nothing runs.
+The gate is first in the list and the tail last: ADK stops at the first plugin that returns something.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from google.adk.agents.base_agent import BaseAgent
+from google.adk.agents.callback_context import CallbackContext
+from google.adk.models.llm_request import LlmRequest
+from google.adk.models.llm_response import LlmResponse
+from google.adk.plugins.base_plugin import BasePlugin
+from google.adk.tools.base_tool import BaseTool
+from google.adk.tools.tool_context import ToolContext
+from google.genai import types
+
+from agentsession.adapters.adk._live import current_run
+
+__all__ = ["GatePlugin", "TailPlugin"]
+
+_BLOCKED = {"error": "blocked: no session allows this call"}
+
+
+class GatePlugin(BasePlugin):
+    """First plugin: brackets, tools and steers before each model call, and the grant before each tool call."""
+
+    def __init__(self) -> None:
+        super().__init__(name="agentsession_gate")
+
+    async def before_agent_callback(
+        self, *, agent: BaseAgent, callback_context: CallbackContext
+    ) -> types.Content | None:
+        live = current_run()
+        if live is not None:
+            await live.agent_begins(agent, callback_context)
+        return None
+
+    async def after_agent_callback(
+        self, *, agent: BaseAgent, callback_context: CallbackContext
+    ) -> types.Content | None:
+        live = current_run()
+        if live is not None:
+            await live.agent_is_done(agent, callback_context)
+        return None
+
+    async def on_agent_error_callback(
+        self, *, agent: BaseAgent, callback_context: CallbackContext, error: Exception
+    ) -> None:
+        live = current_run()
+        if live is not None:
+            live.agent_failed(agent, callback_context)
+
+    async def before_model_callback(
+        self, *, callback_context: CallbackContext, llm_request: LlmRequest
+    ) -> LlmResponse | None:
+        live = current_run()
+        if live is not None:
+            await live.before_model(callback_context, llm_request)
+        return None
+
+    async def after_model_callback(
+        self, *, callback_context: CallbackContext, llm_response: LlmResponse
+    ) -> LlmResponse | None:
+        live = current_run()
+        if live is not None:
+            live.after_model(llm_response)
+        return None
+
+    async def before_tool_callback(
+        self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
+    ) -> dict[str, Any] | None:
+        live = current_run()
+        if live is None:
+            return dict(_BLOCKED)
+        return await live.before_tool(tool, tool_args, tool_context)
+
+    async def after_tool_callback(
+        self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, result: dict[str, Any]
+    ) -> dict[str, Any] | None:
+        live = current_run()
+        if live is None:
+            return None
+        return await live.after_tool(tool, tool_args, tool_context, result)
+
+    async def on_tool_error_callback(
+        self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, error: Exception
+    ) -> dict[str, Any] | None:
+        live = current_run()
+        if live is not None:
+            live.tool_failed()
+        return None
+
+
+class TailPlugin(BasePlugin):
+    """Last plugin: a tool that raised becomes a result the model can read, unless its agent handles errors itself.
+
+    ADK would end the run, and lose the results of the siblings that had finished.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(name="agentsession_tail")
+
+    async def on_tool_error_callback(
+        self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, error: Exception
+    ) -> dict[str, Any] | None:
+        live = current_run()
+        # ADK also tells of cancellation here, although it is no Exception; a cancelled call is not recovered.
+        if live is None or isinstance(error, asyncio.CancelledError) or type(tool) is BaseTool:
+            return None  # the last: a name that no tool has, for which ADK's own answer lists those there are
+        agent = tool_context._invocation_context.agent  # private, and the only way to the agent that called
+        if getattr(agent, "canonical_on_tool_error_callbacks", None):
+            return None
+        return live.tool_error(tool, error)

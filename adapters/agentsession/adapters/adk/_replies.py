@@ -1,0 +1,85 @@
+"""From the host's answers to what ADK's model and tools are given.
+
+Not for: recording answers (the base class does). Rules carried: TOOL-11, TOOL-13, HITL-02.
+May import: ``agentsession.protocol``, ``_calls``, ``_elicit``, google.genai types.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.genai import types
+
+from agentsession.adapters.adk._calls import Call
+from agentsession.adapters.adk._elicit import CONFIRMATION, CREDENTIAL
+from agentsession.protocol import (
+    Answer,
+    ElicitationAnswer,
+    Text,
+    ToolDenial,
+    ToolGrant,
+    ToolResult,
+    plain_text,
+)
+
+__all__ = ["DECLINED", "elicitation_response", "function_response", "tool_result"]
+
+DECLINED = "the user did not confirm this call"
+
+
+def tool_result(answer: Answer) -> dict[str, Any] | None:
+    """What a tool call returns for ``answer``: an object, as ADK requires; ``None`` for a grant, which runs the tool."""
+    if isinstance(answer, ToolGrant):
+        return None
+    if isinstance(answer, ToolDenial):
+        reason = answer.reason or (answer.decision.reason if answer.decision is not None else None)
+        return {"error": f"denied: {reason or 'the host does not allow this call'}"}
+    if isinstance(answer, ToolResult):
+        return _result(answer)
+    return {"error": "the host gave no result"}
+
+
+def _result(answer: ToolResult) -> dict[str, Any]:
+    given = "data" in answer.model_fields_set
+    if answer.is_error:
+        if isinstance(answer.data, dict) and "error" in answer.data:
+            return answer.data
+        text = plain_text(answer.content)
+        return {"error": answer.data if given and answer.data is not None else text or "the tool failed"}
+    body: dict[str, Any]
+    if isinstance(answer.data, dict):
+        body = dict(answer.data)
+    elif given:
+        body = {"result": answer.data}
+    else:
+        body = {}
+    if answer.content and not given:
+        if all(isinstance(part, Text) for part in answer.content):
+            body["result"] = plain_text(answer.content)
+        else:
+            body["content"] = [part.to_wire() for part in answer.content]
+    return body or {"result": None}
+
+
+def function_response(call: Call, answer: Answer) -> types.FunctionResponse:
+    """What answers a call that ADK's run has ended on: its own id, the shape that its kind wants."""
+    if isinstance(answer, ElicitationAnswer):
+        return elicitation_response(call, answer)
+    return types.FunctionResponse(id=call.adk_id, name=call.name, response=tool_result(answer) or {"result": None})
+
+
+def elicitation_response(call: Call, answer: ElicitationAnswer) -> types.FunctionResponse:
+    """The answer to a question that ADK asked as a function call."""
+    accepted = answer.action == "accept"
+    response: dict[str, Any]
+    if call.name == CONFIRMATION:
+        response = {"confirmed": accepted}
+        if accepted and isinstance(answer.content, dict) and "payload" in answer.content:
+            response["payload"] = answer.content["payload"]
+    elif not accepted:
+        response = {"refused": answer.action} if call.name == CREDENTIAL else {"error": answer.action}
+    elif isinstance(answer.content, dict):
+        response = answer.content
+    else:
+        response = {"result": answer.content}
+    return types.FunctionResponse(id=call.adk_id, name=call.name, response=response)

@@ -1,0 +1,65 @@
+"""Closing calls that ADK's session holds without a response, so that the next model call is valid.
+
+Not for: the record (the base class settles requests there). Rules carried: TOOL-01 on ADK's side, CTL-05.
+May import: google.adk, google.genai types.
+
+A run that ADK aborted is sealed by ADK. A process that was killed, and a run that did not end in time, leave calls open:
+providers refuse a history like that, so the session would be unusable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from google.adk.events.event import Event as AdkEvent
+from google.adk.sessions.base_session_service import BaseSessionService
+from google.adk.sessions.session import Session
+from google.genai import types
+
+__all__ = ["dangling_calls", "seal"]
+
+SEALED_CODE = "AGENTSESSION_SEALED"
+"""The error code of the events that close what a run left open; ADK gives its own only a meaning for aborts."""
+
+
+def dangling_calls(session: Session) -> list[tuple[AdkEvent, list[types.FunctionCall]]]:
+    """The calls without a response, with the event that made each, oldest first."""
+    answered = {response.id for event in session.events for response in event.get_function_responses()}
+    found = []
+    for event in session.events:
+        if event.author == "user" or event.partial:
+            continue
+        left = [call for call in event.get_function_calls() if call.id and call.id not in answered]
+        if left:
+            found.append((event, left))
+    return found
+
+
+async def seal(service: BaseSessionService, session: Session, why: str, *, keep: Collection[str] = ()) -> int:
+    """Append an error response to every open call but those in ``keep``; how many were closed."""
+    closed = 0
+    for event, calls in dangling_calls(session):
+        left = [call for call in calls if call.id not in keep]
+        if not left:
+            continue
+        parts = [
+            types.Part(
+                function_response=types.FunctionResponse(
+                    id=call.id, name=call.name, response={"error": why, "status": "unknown"}
+                )
+            )
+            for call in left
+        ]
+        await service.append_event(
+            session=session,
+            event=AdkEvent(
+                author=event.author,
+                invocation_id=event.invocation_id,
+                branch=event.branch,
+                error_code=SEALED_CODE,
+                error_message=why,
+                content=types.Content(role="user", parts=parts),
+            ),
+        )
+        closed += len(left)
+    return closed

@@ -1,0 +1,161 @@
+"""Finding out when all the work of an ADK run that the executor can see waits for the host.
+
+Not for: what to do then (``_live.py`` pauses the stream). Rules carried: the pause of contract §2, TOOL-06.
+May import: the standard library, ``agentsession.adapters.base``.
+
+ADK does not say when a run stands still, so this counts what it starts. A tree of spans, opened by ADK's callbacks:
+the run, agents at work, tools that run, waits for the host. A :class:`contextvars.ContextVar` holds the span that the
+present task works in; asyncio hands it to the tasks that ADK creates. The run is *quiet* when every leaf is a wait
+whose answer has not come. Counters would not do: a parallel branch in its model call has no tool open and still works.
+
+Three precautions, each from a case that was seen:
+
+- quiet must hold for some turns of the loop, because ADK starts parallel tools one after the other;
+- after a failure nothing is decided for a moment: ADK may be cancelling the siblings that wait;
+- the task that opened a span closes it when it ends, whatever callbacks ADK left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from agentsession.adapters.base import Reply
+
+__all__ = ["CURRENT", "Span", "SpanTree"]
+
+_TURNS: Final = 3
+"""Loop turns that a quiet tree must stay unchanged."""
+
+_AFTER_FAILURE_S: Final = 0.1
+"""How long after a failure nothing is decided."""
+
+
+class Span:
+    """Something that was started and has not ended: the run, an agent, a tool, a wait."""
+
+    __slots__ = ("children", "is_open", "key", "kind", "parent", "reply", "thread_id")
+
+    def __init__(self, kind: str, key: object, parent: Span | None, thread_id: str | None) -> None:
+        self.kind = kind
+        self.key = key
+        self.parent = parent
+        self.thread_id = thread_id
+        self.children: dict[int, Span] = {}
+        self.reply: Reply | None = None
+        """Of a wait: what it waits on."""
+        self.is_open = True
+
+    @property
+    def waits(self) -> bool:
+        """Whether this is a wait whose answer has not come."""
+        return self.reply is not None and not self.reply.complete and not self.reply.released
+
+
+CURRENT: contextvars.ContextVar[Span | None] = contextvars.ContextVar("agentsession_adk_span", default=None)
+"""The span that the present task works in."""
+
+
+class SpanTree:
+    """The open spans of one run. ``on_quiet`` is called, on the loop, when everything waits."""
+
+    def __init__(self, on_quiet: Callable[[], None]) -> None:
+        self.root = Span("run", None, None, None)
+        self._on_quiet = on_quiet
+        self._generation = 0
+        self._held_until = 0.0
+        self._loop = asyncio.get_running_loop()
+
+    def open(self, kind: str, key: object, thread_id: str | None = None, *, inherit: bool = True) -> Span:
+        """A new span under the current one; the present task works in it from now on."""
+        parent = self._nearest(CURRENT.get())
+        span = Span(kind, key, parent, parent.thread_id if inherit else thread_id)
+        parent.children[id(span)] = span
+        task = asyncio.current_task()
+        if task is not None:
+            task.add_done_callback(lambda done, span=span: self._task_done(done, span))  # type: ignore[misc]  # mypy cannot type a lambda's default
+        CURRENT.set(span)
+        self.changed()
+        return span
+
+    def wait(self, reply: Reply) -> Span:
+        """A leaf that waits for the host, under the current span."""
+        parent = self._nearest(CURRENT.get())
+        span = Span("wait", tuple(reply.ids), parent, parent.thread_id)
+        span.reply = reply
+        parent.children[id(span)] = span
+        self.changed()
+        return span
+
+    def close(self, span: Span) -> None:
+        """The span has ended, and all below it."""
+        if not span.is_open:
+            return
+        for child in list(span.children.values()):
+            self.close(child)
+        span.is_open = False
+        if span.parent is not None:
+            span.parent.children.pop(id(span), None)
+        if CURRENT.get() is span:
+            CURRENT.set(span.parent)
+        self.changed()
+
+    def close_children(self, span: Span) -> None:
+        """A step of this agent is over: whatever it left open is over too."""
+        for child in list(span.children.values()):
+            self.close(child)
+
+    def find(self, kind: str, key: object) -> Span | None:
+        """The open span of that kind and key, the innermost if there are several."""
+        found = None
+        for span in self._walk(self.root):
+            if span.kind == kind and span.key == key:
+                found = span
+        return found
+
+    def failed(self) -> None:
+        """Something raised: do not decide for a moment."""
+        self._held_until = self._loop.time() + _AFTER_FAILURE_S
+        self._loop.call_later(_AFTER_FAILURE_S, self.changed)
+
+    def changed(self) -> None:
+        """Something was opened, closed or answered: look again whether all is quiet."""
+        self._generation += 1
+        if self._is_quiet():
+            self._loop.call_soon(self._settle, self._generation, _TURNS)
+
+    def _settle(self, generation: int, turns: int) -> None:
+        if generation != self._generation or not self._is_quiet():
+            return  # something moved, and its own change looks again
+        if turns > 0:
+            self._loop.call_soon(self._settle, generation, turns - 1)
+        else:
+            self._on_quiet()
+
+    def _is_quiet(self) -> bool:
+        if self._loop.time() < self._held_until:
+            return False
+        return all(leaf.waits for leaf in self._walk(self.root) if not leaf.children)
+
+    def _walk(self, span: Span) -> Iterator[Span]:
+        yield span
+        for child in span.children.values():
+            yield from self._walk(child)
+
+    def _nearest(self, span: Span | None) -> Span:
+        """The nearest open span of this tree, from ``span`` upwards."""
+        top = span
+        while top is not None and top.parent is not None:
+            top = top.parent
+        if top is not self.root:
+            return self.root
+        while span is not None and not span.is_open:
+            span = span.parent
+        return span or self.root
+
+    def _task_done(self, task: asyncio.Task[object], span: Span) -> None:
+        if span.is_open and span.kind == "tool" and not task.cancelled() and task.exception() is not None:
+            self.failed()
+        self.close(span)
