@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import anyio
 import anyio.lowlevel
@@ -59,7 +60,7 @@ class FakeStream:
         self.cursor = session.last_seq
         self._events = session.play(self.stream_id)
 
-    def __aiter__(self) -> FakeStream:
+    def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Event:
@@ -69,10 +70,12 @@ class FakeStream:
             self.end = event
         return event
 
-    async def __aenter__(self) -> FakeStream:
+    async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *error: object) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:
@@ -86,7 +89,7 @@ class FakeReader:
         self._types = types
         self.cursor = after
 
-    def __aiter__(self) -> FakeReader:
+    def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Event:
@@ -100,10 +103,12 @@ class FakeReader:
                 raise StopAsyncIteration
             await self._session.changed.wait()
 
-    async def __aenter__(self) -> FakeReader:
+    async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *error: object) -> None: ...
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
 
     async def aclose(self) -> None: ...
 
@@ -274,10 +279,12 @@ class FakeSession:
     async def aclose(self) -> None:
         self.closed = True
 
-    async def __aenter__(self) -> FakeSession:
+    async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *error: object) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         await self.aclose()
 
 

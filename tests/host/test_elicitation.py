@@ -13,6 +13,11 @@ from agentsession.protocol import ElicitationRequest, ToolRequest
 
 pytestmark = pytest.mark.anyio
 
+
+def _is_ls(request: ToolRequest) -> bool:
+    return request.name == "ls"
+
+
 CALL = ToolRequest(request_id="r-1", name="rm")
 QUESTION = ElicitationRequest(request_id="q-1", kind="clarification", message="Which?")
 ASK = PolicyDecision("ask_user")
@@ -64,7 +69,7 @@ async def test_a_script_goes_by_name_or_in_order_and_refuses_what_it_does_not_co
     answer = await by_name.ask(QUESTION, Position())
     assert answer is not None
     assert (answer.action, answer.content, answer.request_id) == ("accept", {"n": 1}, "q-1")
-    in_order = ScriptedChannel([True, lambda request: request.name == "ls"], ["cancel", None])
+    in_order = ScriptedChannel([True, _is_ls], ["cancel", None])
     assert [(await in_order.approve(CALL, ASK, Position())).verdict for _ in range(3)] == ["yes", "no", "no"]
     answers = [await in_order.ask(QUESTION, Position()) for _ in range(3)]
     assert [answer and answer.action for answer in answers] == ["cancel", None, "decline"]

@@ -174,14 +174,18 @@ async def test_a_raw_pair_gets_the_arguments_as_a_dictionary() -> None:
     descriptor = ToolDescriptor(
         name="raw", parameters_schema={"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     )
-    box = ToolBox([(descriptor, lambda args, context: [args, context.request_id])])
+
+    def raw(args: dict[str, Any], context: ToolContext) -> list[Any]:
+        return [args, context.request_id]
+
+    box = ToolBox([(descriptor, raw)])
     assert (await box.run("raw", {"n": 1}, ToolContext("r-7"))).data == [{"n": 1}, "r-7"]
     assert error_of(await box.run("raw", {"n": "x"}))["path"] == "/n"
 
 
 async def test_a_schema_with_a_remote_reference_is_not_fetched() -> None:
     descriptor = ToolDescriptor(name="raw", parameters_schema={"$ref": "http://example.invalid/schema.json"})
-    error = error_of(await Tool(descriptor, lambda args: 1).run({}))
+    error = error_of(await Tool(descriptor, dict).run({}))
     assert error["code"] == "invalid_arguments"
 
 
@@ -316,10 +320,12 @@ async def test_signatures_that_no_model_can_call_are_refused_with_the_parameter(
         tool(odd)
     with pytest.raises(ConfigurationError, match="generator"):
         tool(stream)
+    with pytest.raises(ConfigurationError, match="no signature"):
+        tool(dict)
     with pytest.raises(ConfigurationError, match="lambda"):
         tool(lambda: 1)
     with pytest.raises(ConfigurationError, match="not a JSON Schema"):
-        Tool(ToolDescriptor(name="bad", parameters_schema={"type": 7}), lambda args: 1)
+        Tool(ToolDescriptor(name="bad", parameters_schema={"type": 7}), dict)
 
 
 async def test_annotations_may_name_types_that_are_local_to_the_caller() -> None:
@@ -360,6 +366,7 @@ async def test_a_cancellation_from_elsewhere_inside_a_tool_is_its_failure(anyio_
 
 async def test_cancelling_the_caller_cancels_the_tool_and_tells_its_context() -> None:
     context = ToolContext("r-1")
+    no_args: dict[str, Any] = {}
     running = threading.Event()
     ended = threading.Event()
 
@@ -374,7 +381,7 @@ async def test_cancelling_the_caller_cancels_the_tool_and_tells_its_context() ->
 
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(loop.run, {}, context)
+            tasks.start_soon(loop.run, no_args, context)
             while not running.is_set():
                 await anyio.sleep(0)
             tasks.cancel_scope.cancel()

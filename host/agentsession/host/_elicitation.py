@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 from agentsession.host._policy import PolicyDecision
 from agentsession.protocol import Decision, ElicitationAnswer, ElicitationRequest, ToolRequest
@@ -211,8 +211,8 @@ class ScriptedChannel:
 
 class _Script:
     def __init__(self, script: Mapping[str, Any] | Iterable[Any]) -> None:
-        self._by_key = dict(script) if isinstance(script, Mapping) else None
-        self._in_order = iter(()) if isinstance(script, Mapping) else iter(script)
+        self._by_key = _mapping(script)
+        self._in_order = iter(()) if self._by_key is not None else iter(script)
 
     def take(self, key: str, request: object) -> tuple[bool, Any]:
         missing = object()
@@ -220,3 +220,7 @@ class _Script:
         if value is missing:
             return False, None
         return True, value(request) if callable(value) else value
+
+
+def _mapping(script: Mapping[str, Any] | Iterable[Any]) -> dict[str, Any] | None:
+    return dict(cast("Mapping[str, Any]", script)) if isinstance(script, Mapping) else None

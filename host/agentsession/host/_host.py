@@ -7,7 +7,7 @@ May import: anyio, the other modules of this package, ``protocol``. Works on asy
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Literal
 
@@ -161,7 +161,7 @@ class Host:
         *,
         load: str | None = None,
         store: RecordStore | None = None,
-    ) -> AsyncIterator[AgentSession]:
+    ) -> AsyncGenerator[AgentSession]:
         """:meth:`open`, and :meth:`close` at the end. The executor must be entered; it may serve several sessions."""
         session = await self.open(executor, options, load=load, store=store)
         try:

@@ -63,8 +63,12 @@ class ToolOutcome:
     @property
     def error_code(self) -> str | None:
         """The code of an error result, if it has one."""
-        error = self.data.get("error") if self.is_error and isinstance(self.data, dict) else None
-        code = error.get("code") if isinstance(error, dict) else None
+        if not self.is_error:
+            return None
+        try:
+            code: object = self.data["error"]["code"]
+        except (TypeError, KeyError, IndexError):
+            return None
         return code if isinstance(code, str) else None
 
     def answer(self, request_id: str, decision: Decision | None = None) -> ToolResult:

@@ -62,7 +62,7 @@ class PolicyRequest:
     permission_mode: str = "default"
     edited: bool = False
     """The arguments are a person's, and are decided on again."""
-    context: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    context: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
     """Open, from the host."""
 
 

@@ -12,6 +12,7 @@ import os
 import socket
 import sys
 from pathlib import Path
+from typing import Any
 
 __all__ = ["ProcessMark", "is_gone", "this_process"]
 
@@ -69,7 +70,7 @@ def _is_running_on_windows(pid: int) -> bool:
     # os.kill(pid, 0) would end the process there.
     import ctypes
 
-    kernel = ctypes.windll.kernel32  # type: ignore[attr-defined,unused-ignore]  # only on Windows
+    kernel: Any = getattr(ctypes, "windll").kernel32  # noqa: B009 - the attribute is on Windows alone
     handle = kernel.OpenProcess(0x1000, False, pid)  # PROCESS_QUERY_LIMITED_INFORMATION
     if not handle:
         return bool(kernel.GetLastError() == 5)  # access denied: it is there

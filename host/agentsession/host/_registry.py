@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import importlib.metadata
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from agentsession.protocol import AgentDescriptor, AgentExecutor, AgentSessionError, ConfigurationError
 
@@ -78,8 +78,7 @@ class SessionFactory:
             ) from error
         if not callable(found):
             raise ConfigurationError(f"executor {key!r} is not callable", where=point.value, got=type(found).__name__)
-        creator: ExecutorCreator = found
-        return creator
+        return cast(ExecutorCreator, found)
 
     def create(self, executor: str | AgentDescriptor, /, *args: Any, **kwargs: Any) -> AgentExecutor:
         """Make the executor of a key, or the one that a descriptor names; ``args`` go to its creator."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -101,7 +101,7 @@ class Asker:
         return self._queued()
 
     @asynccontextmanager
-    async def _queued(self) -> AsyncIterator[Callable[[str | None], Position]]:
+    async def _queued(self) -> AsyncGenerator[Callable[[str | None], Position]]:
         self._open += 1
         try:
             if self._one is not None:
@@ -248,6 +248,7 @@ class Pipeline:
             thread_id=request.thread_id,
         )
         outcome: ToolOutcome | None = None
+        is_late = False
         async with self._slots:
             try:
                 with self.tools.running():
@@ -261,13 +262,14 @@ class Pipeline:
                                 expose_errors=settings.expose_tool_errors,
                                 is_checked=True,
                             )
+                        is_late = scope.cancel_called
                         context.finish()
             finally:
                 context.cancel()
                 if context.thread_running:
                     self.still_running.append(request.request_id)
                     logger.warning("tool %r was given up; its thread still runs", tool.name)
-        if outcome is None or (scope.cancel_called and outcome.is_error):
+        if outcome is None or (is_late and outcome.is_error):
             running = True if context.thread_running else None
             outcome = ToolOutcome.failure("tool_timeout", f"no result within {limit_s} s", stillRunning=running)
         return outcome

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Generator
 
 import anyio
 
@@ -93,7 +93,7 @@ class Stopwatch:
         self._since = 0.0
 
     @contextlib.contextmanager
-    def running(self) -> Iterator[None]:
+    def running(self) -> Generator[None]:
         """Count the time inside, once however many are inside."""
         if self._running == 0:
             self._since = anyio.current_time()

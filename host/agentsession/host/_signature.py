@@ -13,8 +13,8 @@ import dataclasses
 import functools
 import inspect
 import typing
-from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Annotated, Any, cast
 
 import jsonschema
 import jsonschema.exceptions
@@ -31,6 +31,8 @@ from agentsession.protocol import ConfigurationError
 __all__ = ["ArgumentsRefused", "SchemaCheck", "Signature", "read_signature"]
 
 _MESSAGE_LIMIT = 300
+_BestMatch = Callable[[Iterable[jsonschema.ValidationError]], jsonschema.ValidationError | None]
+_best_match = cast(_BestMatch, vars(jsonschema.exceptions)["best_match"])  # its stub leaves the result open
 
 
 class ArgumentsRefused(Exception):
@@ -68,7 +70,7 @@ class SchemaCheck:
         if not isinstance(args, dict):
             raise ArgumentsRefused(f"the arguments must be an object, not {type(args).__name__}", "/")
         try:
-            error = jsonschema.exceptions.best_match(self._validator.iter_errors(args))
+            error = _best_match(self._validator.iter_errors(cast("dict[str, Any]", args)))
         except (referencing.exceptions.Unresolvable, RecursionError) as problem:
             raise ArgumentsRefused(f"the tool's schema cannot be applied: {type(problem).__name__}", "/") from problem
         if error is not None:
@@ -136,7 +138,7 @@ def read_signature(
     """
     hints = _hints(function, name, names)
     doc = parse_docstring(_docstring(function))
-    parameters = tuple(inspect.signature(function).parameters.values())
+    parameters = _parameters(function, name)
     takes_context: str | None = None
     fields: dict[str, Any] = {}
     extra = False
@@ -163,9 +165,9 @@ def read_signature(
     schema.pop("title", None)
     schema.setdefault("properties", {})
     for argument, text in doc.arguments.items():
-        field = schema["properties"].get(argument)
-        if isinstance(field, dict) and text:
-            field.setdefault("description", text)
+        field: Any = schema["properties"].get(argument)  # JSON
+        if isinstance(field, dict) and text and "description" not in field:
+            field["description"] = text
     return Signature(schema, doc.description, takes_context, model, parameters)
 
 
@@ -212,6 +214,16 @@ def _docstring(function: Callable[..., Any]) -> str | None:
     if inspect.isfunction(function) or inspect.ismethod(function) or inspect.isbuiltin(function):
         return function.__doc__
     return _unwrapped(function).__doc__ or type(function).__doc__
+
+
+def _parameters(function: Callable[..., Any], name: str) -> tuple[inspect.Parameter, ...]:
+    try:
+        return tuple(inspect.signature(function).parameters.values())
+    except ValueError as error:  # some builtins do not say
+        raise ConfigurationError(
+            f"tool {name!r} has no signature that can be read",
+            fix="wrap it in a typed function, or give it as a (ToolDescriptor, callable) pair",
+        ) from error
 
 
 def _hints(function: Callable[..., Any], name: str, names: Mapping[str, Any] | None) -> dict[str, Any]:

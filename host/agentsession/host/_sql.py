@@ -79,7 +79,7 @@ _RECORDS = sa.Table(
 _EVENTS = sa.Table(
     "agentsession_events",
     _METADATA,
-    sa.Column("record", sa.ForeignKey(_RECORDS.c.id, ondelete="CASCADE"), primary_key=True),
+    sa.Column("record", sa.Integer, sa.ForeignKey(_RECORDS.c.id, ondelete="CASCADE"), primary_key=True),
     sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("event_id", sa.String(512), nullable=False),
     sa.Column("type", sa.String(512), nullable=False),
@@ -89,7 +89,7 @@ _EVENTS = sa.Table(
 _LOCKS = sa.Table(
     "agentsession_locks",
     _METADATA,
-    sa.Column("record", sa.ForeignKey(_RECORDS.c.id, ondelete="CASCADE"), primary_key=True),
+    sa.Column("record", sa.Integer, sa.ForeignKey(_RECORDS.c.id, ondelete="CASCADE"), primary_key=True),
     sa.Column("owner", sa.String(512), nullable=False),
     sa.Column("pid", sa.BigInteger, nullable=False),
     sa.Column("host", sa.String(255), nullable=False),
@@ -138,7 +138,7 @@ class SqlRecordStore:
 
         Raises :class:`SessionNotFound`, and :class:`InvalidInput` for ephemeral events and a seq that does not rise.
         """
-        rows = [
+        rows: builtins.list[dict[str, Any]] = [
             {"seq": event.seq, "event_id": event.id, "type": event.type, "json": dump_event(event)}  # type: ignore[attr-defined]  # every concrete event has a type
             for event in events
         ]

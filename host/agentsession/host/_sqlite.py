@@ -6,7 +6,7 @@ May import: sqlalchemy, ``_sql``. The file is made readable by its owner alone; 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +15,7 @@ from agentsession.host._sql import SqlRecordStore
 from agentsession.protocol import ConfigurationError
 
 import sqlalchemy as sa  # isort: skip  # _sql says how to get it when it is missing
+from sqlalchemy.event import listen  # isort: skip
 
 __all__ = ["SqliteRecordStore"]
 
@@ -39,8 +40,8 @@ class SqliteRecordStore(SqlRecordStore):
             sa.URL.create("sqlite", database=str(self.path)),
             connect_args={"timeout": _BUSY_TIMEOUT_S, "check_same_thread": False},
         )
-        sa.event.listen(engine, "connect", _on_connect)
-        sa.event.listen(engine, "begin", _on_begin)
+        listen(engine, "connect", _on_connect)
+        listen(engine, "begin", _on_begin)
         super().__init__(engine)
 
     def _transaction(self, *, write: bool) -> AbstractContextManager[sa.Connection]:
@@ -67,7 +68,7 @@ class SqliteRecordStore(SqlRecordStore):
 
 
 @contextmanager
-def _begun(engine: sa.Engine, begin: str) -> Iterator[sa.Connection]:
+def _begun(engine: sa.Engine, begin: str) -> Generator[sa.Connection]:
     with engine.connect() as connection:
         connection = connection.execution_options(**{_BEGIN: begin})
         with connection.begin():

@@ -15,8 +15,8 @@ import inspect
 import logging
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Protocol, overload, runtime_checkable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, cast, overload, runtime_checkable
 
 import anyio
 import anyio.to_thread
@@ -91,7 +91,7 @@ class Tool:
 
         ``names`` are local names that its annotations may use. Raises :class:`ConfigurationError`.
         """
-        name = name or getattr(function, "__name__", None) or type(function).__name__
+        name = name or str(getattr(function, "__name__", type(function).__name__))
         if name == "<lambda>":
             raise ConfigurationError("a lambda has no name for the model", fix="give name=..., or use a def")
         signature = read_signature(function, name, ToolContext, names)
@@ -146,7 +146,7 @@ class Tool:
         context = context or ToolContext("direct", tool_name=self.name)
         expose = expose_errors if self.expose_errors is None else self.expose_errors
         try:
-            value = await self._call(args, context, limiter)
+            value = await self._call(cast("dict[str, Any]", args), context, limiter)
             return _outcome(value)
         except ArgumentsRefused as problem:
             return ToolOutcome.failure("invalid_arguments", problem.message, path=problem.path)
@@ -286,7 +286,7 @@ class ToolBox:
     def add(self, item: ToolLike) -> Tool:
         """Put a tool in. Raises :class:`ConfigurationError` when its name is taken."""
         if isinstance(item, tuple):
-            item = Tool(*item)
+            item = Tool(*item)  # pyright: ignore[reportArgumentType]  # it thinks of tuples that are callable
         elif not isinstance(item, Tool):
             item = Tool.from_function(item)
         if item.name in self._tools:
@@ -323,8 +323,10 @@ def _outcome(value: Any) -> ToolOutcome:
         return _checked(value)
     if _is_part(value):
         return ToolOutcome(content=[value])
-    if isinstance(value, list) and value and all(_is_part(item) for item in value):
-        return ToolOutcome(content=value)
+    if isinstance(value, list) and value:
+        items: Sequence[Any] = [*value]  # pyright: ignore[reportUnknownVariableType]
+        if all(map(_is_part, items)):
+            return ToolOutcome(content=items)
     return ToolOutcome(data=to_json(value))
 
 
@@ -353,7 +355,11 @@ def _is_async(function: Callable[..., Any]) -> bool:
 
 def _positional_count(function: Callable[..., Any]) -> int:
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return sum(parameter.kind in kinds for parameter in inspect.signature(function).parameters.values())
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:  # some builtins do not say
+        return 1
+    return sum(parameter.kind in kinds for parameter in parameters)
 
 
 def _is_cancelled() -> bool:
