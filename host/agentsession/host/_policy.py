@@ -113,7 +113,8 @@ async def decide(policy: Policy, request: PolicyRequest) -> PolicyDecision:
         if inspect.isawaitable(answer):
             answer = await answer
     except Exception as error:  # fail closed: a policy that cannot decide denies
-        logger.warning("the policy failed at %r: denied", request.tool, exc_info=error)
+        logger.warning("the policy failed at %r, so it was denied: %s", request.tool, type(error).__name__)
+        logger.debug("the policy's failure", exc_info=error)
         return PolicyDecision("deny", reason=f"policy_error: {type(error).__name__}")
     if isinstance(answer, str):
         answer = PolicyDecision(answer)

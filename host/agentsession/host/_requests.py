@@ -75,7 +75,8 @@ class Asker:
             try:
                 return as_approval(await self._channel.approve(request, decision, place(problem)))
             except Exception as error:  # a channel that fails has not said yes
-                logger.warning("the channel failed at %r: no", request.name, exc_info=error)
+                logger.warning("the channel failed at %r, so it was denied: %s", request.name, type(error).__name__)
+                logger.debug("the channel's failure", exc_info=error)
                 return Approval.no(f"channel_error: {type(error).__name__}", by="host")
 
     async def ask(self, request: ElicitationRequest, problem: str | None) -> ElicitationAnswer | None:
@@ -84,7 +85,10 @@ class Asker:
             try:
                 answer = await self._channel.ask(request, place(problem))
             except Exception as error:  # a channel that fails has not said yes
-                logger.warning("the channel failed at a question of kind %r: cancelled", request.kind, exc_info=error)
+                logger.warning(
+                    "the channel failed at a %r, so it was cancelled: %s", request.kind, type(error).__name__
+                )
+                logger.debug("the channel's failure", exc_info=error)
                 return _question_answer(
                     request, "cancel", Decision(by="host", reason=f"channel_error: {type(error).__name__}")
                 )

@@ -340,7 +340,7 @@ def _is_part(value: Any) -> bool:
 
 
 def _raised(name: str, error: BaseException, expose: bool) -> ToolOutcome:
-    logger.warning("tool %r failed: %s", name, type(error).__name__, exc_info=error)
+    logger.info("tool %r failed: %s", name, type(error).__name__, exc_info=error)
     kind = type(error).__name__
     message = f"{kind}: {error}" if expose and str(error) else kind
     return ToolOutcome.failure("tool_failed", message, type=kind)

@@ -360,7 +360,9 @@ class Turn:
         (receipt,) = await self._session.respond(answer)
         self._answers.append(Answered(answer, receipt))
         if not receipt.ok:
-            logger.warning("answer to %s: %s %s", answer.request_id, receipt.status, receipt.reason or "")
+            # Stale is what a race with another client or an abort looks like; the others are somebody's mistake.
+            level = logging.INFO if receipt.status == "stale" else logging.WARNING
+            logger.log(level, "answer to %s: %s %s", answer.request_id, receipt.status, receipt.reason or "")
         if self._settings.on_answer is not None:
             try:
                 called = self._settings.on_answer(answer, receipt)
