@@ -61,7 +61,7 @@ check-imports: $(STAMP) ## import-linter: the import arrows
 	$(BIN)/lint-imports --no-cache --no-logo
 
 check-docs: $(STAMP) ## generated documents are current
-	$(PY) scripts/docs.py --check
+	$(PY) scripts/generate_docs.py --check
 
 check-wheel: $(STAMP) ## build the wheel, install it apart, type-check it as a user would
 	$(PY) scripts/check_wheel.py
@@ -71,7 +71,7 @@ format: $(STAMP) ## let ruff rewrite the code
 	$(BIN)/ruff check --fix $(CODE)
 
 docs: $(STAMP) ## write the generated documents anew
-	$(PY) scripts/docs.py
+	$(PY) scripts/generate_docs.py
 
 # The lock names packages, versions and hashes, never where they come from. UPGRADE=--upgrade takes new versions.
 lock: $(STAMP) ## write requirements.lock anew; UPGRADE=--upgrade for new versions

@@ -1,0 +1,274 @@
+"""Write the documents that are made from the code; with ``--check``, only say which of them are stale.
+
+Not for: prose. A document that is partly prose keeps it: between ``<!-- generated: NAME -->`` and
+``<!-- end generated -->`` stands what a generator writes, and the rest is left as it is.
+To add one: a function that returns the text, and a line in ``GENERATED``. May import: ``agentsession.protocol``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import difflib
+import inspect
+import json
+import re
+import sys
+from collections.abc import Callable
+from itertools import groupby, pairwise
+from pathlib import Path
+from typing import Any, Final, cast, get_args
+
+from agentsession.protocol import (
+    CONTENT_CLASSES,
+    EVENT_CLASSES,
+    INPUT_CLASSES,
+    RESERVED_RULES,
+    RULES,
+    STATES,
+    TRANSITIONS,
+    AgentDescriptor,
+    Composition,
+    Constraints,
+    Decision,
+    Event,
+    Metadata,
+    Model,
+    ToolAnnotations,
+    ToolDescriptor,
+    Trigger,
+    UnknownEvent,
+    wire_schema,
+)
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+
+_FAMILIES: Final = {
+    "LIFE": "the life of a session, a stream and an agent",
+    "ORD": "order, cursors and readers",
+    "TOOL": "tool requests and their answers",
+    "HITL": "questions to a person",
+    "CTL": "abort, steer and update",
+    "TURN": "turns",
+    "PER": "what is kept",
+    "SEC": "secrets",
+    "WIRE": "the wire",
+}
+
+
+def rules() -> str:
+    """``docs/reference/rules.md``: the rule table, by family."""
+    lines = [
+        "# Rules",
+        "",
+        "Every rule of the contract, from the table in `agentsession.protocol.RULES`.",
+        "An error and a conformance report name the rule by its id; `agentsession explain ID` prints one.",
+        "",
+        "*Level*: the conformance level that first requires it.",
+        "*Seen in*: the order of events and calls (machine), a live session (session), or one event's text (wire).",
+        "*Capability*: required only of executors that declare it.",
+        "",
+        "<!-- Made by `make docs`. Edit the table in protocol/agentsession/protocol/_rules.py, not this file. -->",
+    ]
+    for family, members in groupby(RULES.values(), key=lambda rule: rule.id.partition("-")[0]):
+        lines += ["", f"## {family}: {_FAMILIES.get(family, family.lower())}", ""]
+        lines += ["| id | rule | level | seen in | capability |", "|---|---|---|---|---|"]
+        for rule in members:
+            sentence = rule.sentence.replace("|", "\\|")
+            lines.append(
+                f'| <a id="{rule.id.lower()}"></a>{rule.id} | {sentence} | {rule.level} | {rule.checked_by}'
+                f" | {rule.capability or ''} |"
+            )
+    lines += ["", f"Reserved, never used again: {', '.join(sorted(RESERVED_RULES))}."]
+    return "\n".join(lines) + "\n"
+
+
+def transitions() -> str:
+    """The state table: a row a state, a column a trigger."""
+    triggers: tuple[Trigger, ...] = get_args(Trigger)
+    lines = ["| state | " + " | ".join(triggers) + " |", "|---|" + "---|" * len(triggers)]
+    for state in STATES:
+        cells = [TRANSITIONS[state].get(trigger, "") for trigger in triggers]
+        lines.append(f"| **{state}** | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def diagram() -> str:
+    """The state diagram; triggers that lead back to their state are left out, and those with one way share an arrow."""
+    arrows: dict[tuple[str, str], list[str]] = {}
+    for state, row in TRANSITIONS.items():
+        for trigger, target in row.items():
+            if target != state:
+                arrows.setdefault((state, target), []).append(trigger)
+    lines = ["```mermaid", "stateDiagram-v2", "    [*] --> new"]
+    lines += [f"    {state} --> {target}: {', '.join(triggers)}" for (state, target), triggers in arrows.items()]
+    return "\n".join([*lines, "    closed --> [*]", "```"])
+
+
+def _field_docs(cls: type[Model]) -> dict[str, str]:
+    """What stands under the fields of a class and its bases, by the field's Python name."""
+    docs: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        if not (issubclass(base, Model) and base is not Model):
+            continue
+        body = cast(ast.ClassDef, ast.parse(inspect.getsource(base)).body[0]).body
+        for field, after in pairwise(body):
+            if (
+                isinstance(field, ast.AnnAssign)
+                and isinstance(after, ast.Expr)
+                and isinstance(after.value, ast.Constant)
+            ):
+                docs[cast(ast.Name, field.target).id] = str(after.value.value)
+    return docs
+
+
+def _prose(text: str) -> str:
+    """A docstring as one line of Markdown."""
+    text = re.sub(r":\w+:`~?\.?([^`]*)`", r"`\1`", " ".join(text.split()))
+    return text.replace("``", "`").replace("|", "\\|")
+
+
+def _shape(schema: dict[str, Any]) -> str:
+    """A field's type in a word or two, from its JSON Schema."""
+    if "const" in schema:
+        return f'`"{schema["const"]}"`'
+    if "$ref" in schema:
+        name = str(schema["$ref"]).rpartition("/")[2]
+        return f"[{name}](#{name.lower()})" if name in _DESCRIBED else name
+    if "anyOf" in schema:
+        names = [_shape(choice) for choice in schema["anyOf"]]
+        return "[content part](#content-parts)" if any("UnknownPart" in name for name in names) else " or ".join(names)
+    if schema.get("type") == "array":
+        return f"list of {_shape(schema['items'])}"
+    return str(schema.get("type", "any JSON"))
+
+
+def _table(cls: type[Model], leave_out: frozenset[str] = frozenset()) -> list[str]:
+    schema: dict[str, Any] = wire_schema()["$defs"][cls.__name__]
+    docs = _field_docs(cls)
+    lines = ["", "| field | type | | meaning |", "|---|---|---|---|"]
+    for name, field in cls.model_fields.items():
+        alias = field.alias or name
+        if alias in leave_out:
+            continue
+        shape: dict[str, Any] = schema["properties"][alias]
+        known = shape.get("x-knownValues")
+        meaning = _prose(docs.get(name, ""))
+        if known:
+            meaning = (
+                (meaning + " " if meaning else "") + "Known: " + ", ".join(f"`{value}`" for value in known) + "; open."
+            )
+        default = shape.get("default")
+        need = "required" if alias in schema.get("required", ()) else ""
+        if not need and default not in (None, [], {}):
+            need = f"default `{json.dumps(default)}`"
+        lines.append(f"| `{alias}` | {_shape(shape)} | {need} | {meaning} |")
+    return lines
+
+
+def _section(level: str, title: str, cls: type[Model], leave_out: frozenset[str] = frozenset()) -> list[str]:
+    lines = ["", f"{level} {title}", "", *(_prose(part) for part in (inspect.getdoc(cls) or "").split("\n\n"))]
+    table = _table(cls, leave_out)
+    return lines + (table if len(table) > 3 else ["", "No fields of its own."])
+
+
+_DESCRIBED: Final = {
+    cls.__name__: cls
+    for cls in (AgentDescriptor, ToolDescriptor, Composition, Constraints, Metadata, Decision, ToolAnnotations)
+}
+
+
+def events() -> str:
+    """``docs/reference/events.md``: every type on the wire with its fields."""
+    base = frozenset(field.alias or name for name, field in Event.model_fields.items())
+    lines = [
+        "# Events, content and inputs",
+        "",
+        "What stands on the wire, field by field, from the docstrings of `agentsession.protocol`.",
+        "Python names are the same in snake_case: `messageId` is `message_id`.",
+        "The [published schema](agentsession.schema.json) says the same to a validator.",
+        "",
+        "A field that is neither required nor has a default may be absent; absent is not `null`.",
+        "Sets of types and of values marked open may grow: what is not known is kept and passed on unchanged.",
+        "",
+        "<!-- Made by `make docs`. Edit the docstrings in protocol/agentsession/protocol, not this file. -->",
+        "",
+        "## Fields of every event",
+        "",
+        "`type` tells which event it is.",
+        *_table(UnknownEvent, frozenset({"type"})),
+        "",
+        "## Events",
+    ]
+    for kind, event in EVENT_CLASSES.items():
+        # A base field that the event declares anew has something of its own to say there.
+        own = frozenset(event.__annotations__)
+        again = {field.alias or name for name, field in event.model_fields.items() if name in own}
+        lines += _section("###", kind, event, (base - again) | {"type"})
+    lines += ["", "A type that is not one of these is kept as it came (`UnknownEvent`).", "", "## Content parts"]
+    for kind, part in CONTENT_CLASSES.items():
+        lines += _section("###", kind, part, frozenset({"type"}))
+    lines += ["", "A part of another type is kept as it came (`UnknownPart`).", "", "## Inputs", ""]
+    lines += ["Told apart by `kind`; a closed set."]
+    for kind, given in INPUT_CLASSES.items():
+        lines += _section("###", f"{kind} ({given.__name__})", given, frozenset({"kind"}))
+    lines += ["", "## What they hold"]
+    for name, cls in _DESCRIBED.items():
+        lines += _section("###", name, cls)
+    return "\n".join(lines) + "\n"
+
+
+def schema() -> str:
+    """``docs/reference/agentsession.schema.json``: the published JSON Schema of the wire."""
+    return json.dumps(wire_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+GENERATED: Final[dict[str, Callable[[], str]]] = {
+    "docs/reference/rules.md": rules,
+    "docs/reference/lifecycle.md#transitions": transitions,
+    "docs/reference/lifecycle.md#diagram": diagram,
+    "docs/reference/events.md": events,
+    "docs/reference/agentsession.schema.json": schema,
+}
+"""A document, or ``document#NAME`` for the marked part of one, and what writes it."""
+
+
+def splice(old: str, name: str, text: str, path: Path) -> str:
+    """Put ``text`` into the part of ``old`` that is marked ``name``."""
+    begin, end = f"<!-- generated: {name} -->\n", "<!-- end generated -->"
+    head, found, rest = old.partition(begin)
+    _, closed, tail = rest.partition(end)
+    if not found or not closed:
+        sys.exit(f"{path}: needs the line '{begin.strip()}' and, after it, the line '{end}'")
+    return f"{head}{begin}{text.rstrip()}\n{end}{tail}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when a document is stale")
+    check: bool = parser.parse_args().check
+    stale = 0
+    for target, generate in GENERATED.items():
+        name, _, part = target.partition("#")
+        path = ROOT / name
+        old = path.read_text(encoding="utf-8") if path.exists() else ""
+        new = splice(old, part, generate(), path) if part else generate()
+        if new == old:
+            continue
+        stale += 1
+        print(f"{'stale' if check else 'written'}: {target}")
+        if check:
+            diff = difflib.unified_diff(old.splitlines(), new.splitlines(), "in the repository", "from the code", n=1)
+            print("\n".join(list(diff)[:20]))
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(new, encoding="utf-8")
+    if stale and check:
+        print("run `make docs` and commit what it writes", file=sys.stderr)
+        return 1
+    print(f"{len(GENERATED)} generated documents, {'all current' if not stale else f'{stale} written'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
