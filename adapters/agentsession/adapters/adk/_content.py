@@ -36,7 +36,7 @@ from agentsession.protocol import (
     to_json,
 )
 
-__all__ = ["content_to_part", "content_to_parts", "part_to_content", "parts_to_content"]
+__all__ = ["content_to_part", "content_to_parts", "is_plain_text", "part_to_content", "parts_to_content"]
 
 _ADK = "adk"
 _UNKNOWN_TYPE = "adk:part"
@@ -118,6 +118,11 @@ def content_to_part(part: ContentPart) -> types.Part:
     if isinstance(call, dict) and not isinstance(call.get("args", {}), dict):
         del call["args"]  # genai takes an object or nothing
     return types.Part.model_validate(wire)
+
+
+def is_plain_text(part: types.Part) -> bool:
+    """Whether a part is text (or a thought) that says something and nothing else, not even a signature."""
+    return bool(part.text) and part.thought_signature is None and not _has_more_than_text(part)
 
 
 def _has_more_than_text(part: types.Part) -> bool:

@@ -366,7 +366,8 @@ def _must_stop() -> bool:
 
 def _controlled(app: App) -> App:
     """A copy of the App with the gate before and the tail behind the user's plugins."""
-    return app.model_copy(update={"plugins": [GatePlugin(), *app.plugins, TailPlugin()]})
+    plugins = [GatePlugin(), *app.plugins, TailPlugin()] if app.plugins else [GatePlugin(is_last=True)]
+    return app.model_copy(update={"plugins": plugins})
 
 
 def entry_point() -> type[AdkExecutor]:

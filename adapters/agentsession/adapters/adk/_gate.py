@@ -32,8 +32,10 @@ _BLOCKED = {"error": "blocked: no session allows this call"}
 class GatePlugin(BasePlugin):
     """First plugin: brackets, tools and steers before each model call, and the grant before each tool call."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_last: bool = False) -> None:
+        """``is_last``: no plugin of the user's follows, so the gate is the tail too; each plugin costs every event."""
         super().__init__(name="agentsession_gate")
+        self._is_last = is_last
 
     async def before_agent_callback(
         self, *, agent: BaseAgent, callback_context: CallbackContext
@@ -96,7 +98,7 @@ class GatePlugin(BasePlugin):
         live = current_run()
         if live is not None:
             live.tool_failed()
-        return None
+        return _error_result(tool, tool_context, error) if self._is_last else None
 
 
 class TailPlugin(BasePlugin):
@@ -111,11 +113,16 @@ class TailPlugin(BasePlugin):
     async def on_tool_error_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, error: Exception
     ) -> dict[str, Any] | None:
-        live = current_run()
-        # ADK also tells of cancellation here, although it is no Exception; a cancelled call is not recovered.
-        if live is None or isinstance(error, asyncio.CancelledError) or type(tool) is BaseTool:
-            return None  # the last: a name that no tool has, for which ADK's own answer lists those there are
-        agent = tool_context._invocation_context.agent  # private, and the only way to the agent that called
-        if getattr(agent, "canonical_on_tool_error_callbacks", None):
-            return None
-        return live.tool_error(tool, error)
+        return _error_result(tool, tool_context, error)
+
+
+def _error_result(tool: BaseTool, tool_context: ToolContext, error: BaseException) -> dict[str, Any] | None:
+    """The result that stands for an exception of a tool; ``None`` where ADK or the agent answers better."""
+    live = current_run()
+    # ADK also tells of cancellation here, although it is no Exception; a cancelled call is not recovered.
+    if live is None or isinstance(error, asyncio.CancelledError) or type(tool) is BaseTool:
+        return None  # the last: a name that no tool has, for which ADK's own answer lists those there are
+    agent = tool_context._invocation_context.agent  # private, and the only way to the agent that called
+    if getattr(agent, "canonical_on_tool_error_callbacks", None):
+        return None
+    return live.tool_error(tool, error)

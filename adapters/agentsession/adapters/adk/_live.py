@@ -30,7 +30,7 @@ from agentsession.adapters.adk._host_tools import HostTool
 from agentsession.adapters.adk._replies import DECLINED, tool_result
 from agentsession.adapters.adk._session_state import AdkSessionState
 from agentsession.adapters.adk._spans import CURRENT, Span, SpanTree
-from agentsession.adapters.adk._translate import CONTROL_TOOLS
+from agentsession.adapters.adk._translate import CONTROL_TOOLS, TextDelta
 from agentsession.adapters.adk._values import lossy_json, thread_of
 from agentsession.adapters.base import RunContext
 from agentsession.protocol import (
@@ -104,8 +104,28 @@ class LiveRun:
         await self._attached()
         if event.actions is not None and event.actions.transfer_to_agent:
             self._transfer = True
+        quick = self.state.translator.quick_delta(event) if event.partial else None
+        if quick is not None:
+            await self._delta(quick)
+            return
         for made in self.state.translator.feed(event):
             await self.record(made)
+
+    async def _delta(self, piece: TextDelta) -> None:
+        if self.ctx.aborting or not piece.text:
+            return
+        await self.flush_error()
+        if not self.ctx.is_ready():
+            await self.ctx.ready()
+        self.ctx.emit_delta(
+            piece.kind,
+            piece.text,
+            piece.message_id,
+            "agent",
+            piece.index,
+            agent_id=piece.agent_id,
+            thread_id=piece.thread_id,
+        )
 
     async def record(self, event: Event) -> None:
         """Record one translated event, unless the record already has what it says."""
@@ -361,7 +381,7 @@ class LiveRun:
         """A tool raised, or was cancelled because a sibling did."""
         self.spans.failed()
 
-    def tool_error(self, tool: BaseTool, error: Exception) -> dict[str, Any]:
+    def tool_error(self, tool: BaseTool, error: BaseException) -> dict[str, Any]:
         """What the model reads of an exception: its type, and its text only where the host said so."""
         text = f"{tool.name} failed with {type(error).__name__}"
         return {"error": f"{text}: {error}" if self.state.exposes_errors else text}

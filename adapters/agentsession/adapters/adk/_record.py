@@ -160,6 +160,7 @@ class _Recorder:
             if not self._stream_open:
                 self._begin_stream()
             self._close_requests("cancelled", "cancel")
+        self._close_delegations(event)
         for item in translated:
             if item.type == "error" and not self._stream_open:  # type: ignore[attr-defined]  # every event has a type
                 self._continue_or_begin()
@@ -169,6 +170,7 @@ class _Recorder:
         if not self._stream_open:
             self._continue_or_begin()
         translated = self._translator.feed(event, unread=read.unread)
+        self._close_delegations(event)
         for item in translated:
             if item.agent_id is not None:
                 self._work(item.agent_id, item.thread_id)
@@ -285,6 +287,13 @@ class _Recorder:
         self._paused.discard((thread, agent))
         self._emit(AgentStart(agent_id=agent, thread_id=thread, parent_thread_id=parent, resumed=resumed))
         self._open[thread] = (agent, parent)
+
+    def _close_delegations(self, event: AdkEvent) -> None:
+        """A response to a delegating call is the end of the agent that worked on the thread of that call."""
+        for part in (event.content.parts or ()) if event.content is not None else ():
+            call_id = part.function_response.id if part.function_response is not None else None
+            for thread in [t for t in self._open if call_id and t is not None and t.endswith(f"@{call_id}")]:
+                self._leave(thread, "completed")
 
     def _leave(self, thread: str | None, reason: str, data: dict[str, Any] | None = None) -> None:
         """End the agent on ``thread``, the agents below it first."""

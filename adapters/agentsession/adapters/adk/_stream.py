@@ -114,6 +114,22 @@ class MessageBuffer:
         self._take(content)
         return [*out, content]
 
+    def feed_text(self, kind: str, text: str) -> str | None:
+        """What :meth:`feed` does, for one piece of plain text: what to show of it, or ``None`` to go the long way.
+
+        A long answer is thousands of these.
+        """
+        if self._held is not None or not self._text:
+            return None
+        if self._length.get(kind) == len(text) and len(self._length) == 1:
+            return None  # it may repeat all that was said
+        shown = self._joiner(kind).feed(text)
+        if shown:
+            self._shown.append(Thought(text=shown) if kind == "thought" else Text(text=shown))
+            self._text.setdefault(kind, []).append(shown)
+            self._length[kind] = self._length.get(kind, 0) + len(shown)
+        return shown
+
     def close(self, final: Sequence[ContentPart]) -> tuple[list[list[ContentPart]], list[ContentPart], bool]:
         """The response is over: the deltas still to show, the whole content, and whether it was revised.
 

@@ -12,12 +12,12 @@ in the order of their parts, usage, error, state, custom. docs/adk-mapping.md is
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from google.genai import types
 
 from agentsession.adapters.adk._calls import Call, CallBook
-from agentsession.adapters.adk._content import parts_to_content
+from agentsession.adapters.adk._content import is_plain_text, parts_to_content
 from agentsession.adapters.adk._errors import ABORTED_CODE, EndReason, end_reason, is_empty_reply, is_error
 from agentsession.adapters.adk._events import (
     action_events,
@@ -36,7 +36,18 @@ from agentsession.protocol import ContentPart, Custom, Event, JsonError, Message
 if TYPE_CHECKING:
     from google.adk.events.event import Event as AdkEvent
 
-__all__ = ["CONTROL_TOOLS", "Call", "Translator"]
+__all__ = ["CONTROL_TOOLS", "Call", "TextDelta", "Translator"]
+
+
+class TextDelta(NamedTuple):
+    """A piece of text of a message that is open; ``text`` is empty while half of a character is held back."""
+
+    kind: str
+    text: str
+    message_id: str
+    index: int
+    agent_id: str | None
+    thread_id: str | None
 
 
 class Translator:
@@ -147,6 +158,29 @@ class Translator:
         if event.partial:
             return self._partial_event(event, common)
         return self._agent_event(event, common)
+
+    def quick_delta(self, event: AdkEvent) -> TextDelta | None:
+        """The delta of a partial event that goes on with plain text: the frequent case, without building an event.
+
+        ``None``: feed the event instead; nothing was taken from it.
+        """
+        parts = event.content.parts if event.partial and event.content is not None else None
+        if parts is None or len(parts) != 1 or event.usage_metadata is not None:
+            return None
+        held = self._buffers.get(_slot(event))
+        part = parts[0]
+        if held is None or held[0].adk_id != event.id or not held[0].message_id or not is_plain_text(part):
+            return None
+        if event.error_code or event.finish_reason or event.custom_metadata or event.actions.state_delta:
+            return None
+        buffer, common = held
+        kind = "thought" if part.thought else "text"
+        shown = buffer.feed_text(kind, part.text or "")
+        if shown is None:
+            return None
+        buffer.repeats += 1
+        index = buffer.next_index() if shown else 0
+        return TextDelta(kind, shown, buffer.message_id, index, common.get("agent_id"), common.get("thread_id"))
 
     def _is_repeat(self, event: AdkEvent) -> bool:
         """Whether this whole event was fed before: some ADK workflows yield one event twice while they unwind."""

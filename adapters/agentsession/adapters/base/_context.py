@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import anyio
+from anyio.lowlevel import checkpoint
 
 from agentsession.adapters.base._run import Reply, Run
 from agentsession.adapters.base._stamping import restamp
+from agentsession.adapters.base._turns import Steer
 from agentsession.protocol import (
     AgentDescriptor,
     AgentEnd,
@@ -49,15 +51,8 @@ __all__ = ["MessageWriter", "RunContext", "Steer"]
 
 E = TypeVar("E", bound=Event)
 
-
-class Steer:
-    """A steer that was taken: its content is in the record as a user message from now on."""
-
-    __slots__ = ("content", "message_id")
-
-    def __init__(self, message_id: str, content: list[ContentPart]) -> None:
-        self.message_id = message_id
-        self.content = content
+_BREATH: Final = 128
+"""A run that emits this often without waiting gives the loop a turn, so that aborts and readers get theirs."""
 
 
 class RunContext:
@@ -67,6 +62,8 @@ class RunContext:
         self, session: BaseSession, run: Run, agent_id: str, thread_id: str | None = None, parent: str | None = None
     ) -> None:
         self._session = session
+        self._turns = session.turns
+        self._log = session.recorder.log
         self._run = run
         self.agent_id = agent_id
         self.thread_id = thread_id
@@ -157,11 +154,11 @@ class RunContext:
 
     def close_thread(self, thread_id: str | None, agent_id: str, reason: str = "completed") -> None:
         """The innermost agent of a thread is done: close the thread's messages, then the agent."""
-        self._session.close_thread(self._run, thread_id, agent_id, reason)
+        self._turns.close_thread(self._run, thread_id, agent_id, reason)
 
     def abandon(self, reply: Reply) -> None:
         """A wait made with :meth:`expect` ended without its answers: what it waited for is settled."""
-        self._session.abandon(self._run, reply)
+        self._turns.abandon(self._run, reply)
 
     def on_abort(self, handler: Callable[[], float | None]) -> None:
         """Call ``handler`` when the turn is aborted. It may return for how many seconds cancelling should wait, to let
@@ -182,36 +179,35 @@ class RunContext:
         return self.emit_nowait(event)
 
     def is_ready(self) -> bool:
-        """Whether :meth:`emit` would record at once."""
-        run, session = self._run, self._session
-        return run.attach is None and not run.muted and not session.log_is_full() and not session.must_breathe()
+        """Whether :meth:`emit` would record at once; now and then not, so that other tasks get their turn."""
+        run = self._run
+        if run.attach is not None or run.muted or self._log.is_full():
+            return False
+        run.breath += 1
+        if run.breath < _BREATH:
+            return True
+        run.breath = 0
+        return False
 
     async def ready(self) -> None:
         """Wait for an open stream and for readers that hold the producer; gives the loop a turn in any case."""
-        run, session = self._run, self._session
-        await anyio.lowlevel.checkpoint()
-        await session.room()
+        run, log = self._run, self._log
+        await checkpoint()
+        await log.room()
         while run.attach is not None or run.muted:
             await run.attached()
-            await session.room()
+            await log.room()
 
     def emit_delta(self, kind: str, text: str, message_id: str, role: str, index: int) -> None:
         """Record a partial message of one ``text`` or ``thought`` part, in this very step (see :meth:`emit_nowait`)."""
-        self._session.record_delta(
-            self._run,
-            kind,
-            text,
-            {"message_id": message_id, "role": role, "index": index},
-            self.agent_id,
-            self.thread_id,
-        )
+        self._turns.record_delta(self._run, kind, text, message_id, role, index, self.agent_id, self.thread_id)
 
     def emit_nowait(self, event: E) -> E:
         """Record ``event`` in this very step: for decisions that must not be split, and where awaiting is impossible.
 
         Raises :class:`agentsession.protocol.RunEnded` when no stream is open (see :meth:`attached`).
         """
-        return self._session.record_for(self._run, event, self.agent_id, self.thread_id)
+        return self._turns.record_for(self._run, event, self.agent_id, self.thread_id)
 
     async def attached(self) -> None:
         """Wait until a stream is open; the events of work that goes on over a pause belong to the next stream."""
@@ -246,12 +242,18 @@ class RunContext:
 
         The stream pauses when every context of the run waits. Rules: TOOL-06 to TOOL-08.
         """
-        ids = [(await self.emit(request)).request_id for request in requests]
-        reply = self._session.wait_for(self._run, ids, counts=True)
+        ids: list[str] = []
+        try:
+            for request in requests:
+                ids.append((await self.emit(request)).request_id)
+        except BaseException:
+            self._turns.abandon_ids(self._run, ids)
+            raise
+        reply = self._turns.wait_for(self._run, ids, counts=True)
         try:
             answers = await reply.wait()
         except BaseException:
-            self._session.abandon(self._run, reply)
+            self._turns.abandon(self._run, reply)
             raise
         return [answers[request_id] for request_id in ids]
 
@@ -281,66 +283,86 @@ class RunContext:
 
     async def post(self, *requests: ToolRequest | ElicitationRequest) -> list[str]:
         """Emit requests without waiting, to return from the run and be re-entered with their answers; their ids."""
-        ids = [(await self.emit(request)).request_id for request in requests]
-        self._run.posted.extend(ids)
-        return ids
+        return [(await self.post_any(request)).request_id for request in requests]
+
+    async def post_any(self, event: E) -> E:
+        """Emit ``event``; a request among them is posted (see :meth:`post`)."""
+        made = await self.emit(event)
+        waits = isinstance(made, ElicitationRequest) or (
+            isinstance(made, ToolRequest) and not made.partial and made.needs != "none"
+        )
+        if waits:
+            self._run.posted[made.request_id] = None  # type: ignore[attr-defined]  # both request classes have it
+        return made
 
     def expect(self, *request_ids: str) -> Reply:
         """A wait on requests that were emitted, for an executor that pauses by itself: ``await reply.wait()``."""
-        return self._session.wait_for(self._run, list(request_ids), counts=False)
+        return self._turns.wait_for(self._run, list(request_ids), counts=False)
 
     def pause(self) -> bool:
         """All the work that the executor can see waits: end the stream ``input_required``, if something is pending.
 
         The run stays open; its next event waits for the next stream. Whether the stream was ended.
         """
-        return self._session.pause(self._run)
+        return self._turns.pause(self._run)
 
-    async def parallel(
-        self, *children: tuple[str, Callable[[RunContext], Awaitable[None]]]
-    ) -> None:
+    async def parallel(self, *children: tuple[str, Callable[[RunContext], Awaitable[None]]]) -> None:
         """Run agents side by side, each ``(agent_id, coroutine function)`` on a thread of its own; wait for all.
 
-        Threads are named after the agents, below this context's thread.
+        Threads are named after the agents, below this context's thread. When one of them raises, the others are
+        cancelled, what they had open is settled, and the exceptions are raised as a group.
         """
         if not children:
             return
-        run, session = self._run, self._session
-        working = len(children)
+        run, turns = self._run, self._turns
+        working, held, failing = len(children), 0, False
         run.busy += working
 
         async def one(child: RunContext, work: Callable[[RunContext], Awaitable[None]]) -> None:
-            nonlocal working
+            nonlocal working, held, failing
             try:
                 await child.emit(AgentStart(agent_id=child.agent_id, parent_thread_id=self.thread_id))
                 await work(child)
                 await child.attached()
-                session.close_thread(run, child.thread_id, child.agent_id)
+                turns.close_thread(run, child.thread_id, child.agent_id)
+            except BaseException as error:
+                failing = True
+                turns.break_thread(run, child.thread_id, "failed" if isinstance(error, Exception) else "aborted")
+                raise
             finally:
                 working -= 1
-                if working:  # the last child's count becomes that of this context again
-                    session.idle(run)
+                # The last one's count becomes that of this context again. After a failure this context will go on as
+                # soon as all have ended, so the run is not idle however many of them wait.
+                if working and not failing:
+                    turns.idle(run)
+                else:
+                    held += 1
 
-        async with anyio.create_task_group() as group:
-            taken: set[str | None] = set()
-            for agent_id, work in children:
-                child = RunContext(session, run, agent_id, self._free_thread(agent_id, taken), self.thread_id)
-                taken.add(child.thread_id)
-                group.start_soon(one, child, work)
-            session.idle(run)  # this context waits; only its children work, and they count already
+        try:
+            async with anyio.create_task_group() as group:
+                taken: set[str | None] = set()
+                for agent_id, work in children:
+                    child = RunContext(self._session, run, agent_id, self._free_thread(agent_id, taken), self.thread_id)
+                    taken.add(child.thread_id)
+                    group.start_soon(one, child, work)
+                turns.idle(run)  # this context waits; only its children work, and they count already
+        finally:
+            run.busy -= held - 1
 
     def _free_thread(self, agent_id: str, taken: set[str | None]) -> str:
-        """A thread id below this context's thread that no open thread has."""
+        """A thread id below this context's thread that no thread has that is open or was closed by a pause."""
+        machine = self._session.machine
+        used = {*taken, *machine.agents, *(agent.thread_id for agent in machine.paused)}
         base = agent_id if self.thread_id is None else f"{self.thread_id}.{agent_id}"
         name, number = base, 2
-        while name in taken or name in self._session.machine.agents:
+        while name in used:
             name, number = f"{base}-{number}", number + 1
         return name
 
     async def handoff(self, agent_id: str) -> None:
         """This thread's agent ends, another starts in its place."""
         await self.attached()
-        self._session.close_thread(self._run, self.thread_id, self.agent_id, reason="handoff")
+        self._turns.close_thread(self._run, self.thread_id, self.agent_id, reason="handoff")
         self.agent_id = agent_id
         await self.emit(AgentStart(agent_id=agent_id, parent_thread_id=self._parent_thread_id))
 
@@ -361,7 +383,7 @@ class RunContext:
         Call it before each model call.
         """
         await self.attached()
-        return self._session.take_steers(self._run, self.agent_id, self.thread_id)
+        return self._turns.take_steers(self._run, self.agent_id, self.thread_id)
 
 
 class MessageWriter:
@@ -388,6 +410,8 @@ class MessageWriter:
     ) -> None:
         if kind is None:
             await self.close()
+        elif self._context.is_attached and self._index and self._context.is_open_message(self.message_id):
+            self._context.emit_nowait(restamp(self._whole(), interrupted=True))
 
     async def text(self, text: str) -> None:
         """Say a piece of text; a character that was cut in two is joined with the next piece."""
@@ -439,6 +463,9 @@ class MessageWriter:
                 self._emit(kind, rest)
         if self._index == 0 or not self._context.is_open_message(self.message_id):
             return None
-        self._end_part()
-        whole = Message(message_id=self.message_id, role=self.role, content=self._parts)
+        whole = self._whole()
         return await self._context.emit(restamp(whole, interrupted=True) if interrupted else whole)
+
+    def _whole(self) -> Message:
+        self._end_part()
+        return Message(message_id=self.message_id, role=self.role, content=self._parts)
