@@ -96,7 +96,9 @@ class TerminalSession:
     def text(self) -> str:
         """Everything that is or was on the screen, top to bottom."""
         with self._changed:
-            past = ["".join(row[column].data for column in range(self.screen.columns)) for row in self.screen.history.top]
+            past = [
+                "".join(row[column].data for column in range(self.screen.columns)) for row in self.screen.history.top
+            ]
             rows = [*past, *self.screen.display]
         return "\n".join(row.rstrip() for row in rows).rstrip() + "\n"
 

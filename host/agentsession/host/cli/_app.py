@@ -197,3 +197,17 @@ def run(
         debug=debug,
     )
     raise typer.Exit(_run.run(options))
+
+
+@app.command()
+def demo(
+    as_json: Annotated[bool, typer.Option("--json", help="The record on stdout, the rest on stderr.")] = False,
+    keep: Annotated[str | None, typer.Option(metavar="DIR", help="Write the demo's files here, and keep them.")] = None,
+    color: Color = "auto",
+    debug: Debug = False,
+) -> None:
+    """Watch a real ADK agent fix a failing test under host control: no key, no network."""
+    from agentsession.host.cli import _demo
+
+    out, notes = Out(sys.stdout, color=color), Out(sys.stderr, color=color)
+    raise typer.Exit(_demo.run_demo(out, notes, as_json=as_json, keep=keep, debug=debug))

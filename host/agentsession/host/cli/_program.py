@@ -26,7 +26,6 @@ from agentsession.protocol import (
     AgentSession,
     AgentSessionError,
     Answer,
-    EventStream,
     ExecutionOptions,
     InvalidInput,
     MessageInput,
@@ -60,8 +59,6 @@ async def run_program(options: RunOptions) -> Exit:
         session, _ = await open_session(Host(), executor, options, store)
         server = _Server(session, out)
         try:
-            async for event in session.events():  # initialize, or the record of a loaded session
-                out.json_line(dump_event(event))
             return await server.serve()
         finally:
             await session.aclose()
@@ -71,31 +68,55 @@ class _Server:
     def __init__(self, session: AgentSession, out: Out) -> None:
         self._session = session
         self._out = out
-        self._reading: asyncio.Task[None] | None = None
+        self._open_stream: str | None = None
+        self._stream_ended = asyncio.Event()
+        self._stream_ended.set()
         self._last: StreamEnd | None = None
         self._code: Exit | None = None
-        self._broken: BaseException | None = None
+        self._broken: Exception | None = None
         self._lines: asyncio.Queue[bytes | None] = asyncio.Queue()
 
     async def serve(self) -> Exit:
-        """Take one line after the other; a stream is read beside them."""
+        """Take one line after the other; the record is read beside them."""
         loop = asyncio.get_running_loop()
         threading.Thread(target=self._read_stdin, args=(loop,), daemon=True, name="stdin").start()
+        reading = loop.create_task(self._read_record())
         with signals(lambda: self._stop(Exit.INTERRUPTED), lambda: self._stop(Exit.TERMINATED)):
             number = 0
             while (text := await self._lines.get()) is not None:
                 number += 1
                 if text.strip() and not await self._line(text, number):
                     break
-            if self._code is not None:
+            if self._code is not None or self._broken is not None:
                 await self._session.abort("the program was told to stop")
-            if self._reading is not None:
-                await self._reading
-        if isinstance(self._broken, Exception):
+            await self._stream_ended.wait()
+            last = self._last
+            await self._session.aclose()  # settles what waits; the reader ends with what this records
+            await reading
+        if self._broken is not None:
             raise self._broken
         if self._code is not None:
             return self._code
-        return exit_code(self._last.reason) if self._last is not None else Exit.COMPLETED
+        return exit_code(last.reason) if last is not None else Exit.COMPLETED
+
+    async def _read_record(self) -> None:
+        """Print every event, also those between streams: an answer that is kept, an update, a settlement."""
+        try:
+            async with self._session.events(follow=True) as reader:
+                async for event in reader:
+                    self._out.json_line(dump_event(event))
+                    if isinstance(event, StreamEnd):
+                        self._last = event
+                        if event.stream_id == self._open_stream:
+                            self._stream_ended.set()
+        except ReaderGone as error:
+            self._broken = error
+        except AgentSessionError as error:  # the executor vanished
+            self._broken = error
+        finally:
+            self._stream_ended.set()
+            if self._broken is not None:
+                self._lines.put_nowait(None)
 
     def _read_stdin(self, loop: asyncio.AbstractEventLoop) -> None:
         """In a thread: a pipe, a file and /dev/null are all read the same way, and none can hold up the end."""
@@ -107,8 +128,6 @@ class _Server:
             return  # the loop or stdin is closed: the process is ending
 
     def _stop(self, code: Exit) -> None:
-        if self._code is not None and self._reading is not None:
-            self._reading.cancel()
         self._code = self._code or code
         self._lines.put_nowait(None)
 
@@ -146,22 +165,9 @@ class _Server:
             )
         options = ExecutionOptions.model_validate(call["options"]) if "options" in call else None
         stream = self._session.stream(messages[0] if messages else answers or None, options)
+        self._open_stream = stream.stream_id
+        self._stream_ended.clear()
         self._receipts(stream.receipts, call)
-        self._reading = asyncio.get_running_loop().create_task(self._read(stream))
-
-    async def _read(self, stream: EventStream) -> None:
-        try:
-            async with stream:
-                async for event in stream:
-                    self._out.json_line(dump_event(event))
-            self._last = stream.end
-        except ReaderGone as error:
-            self._broken = error
-            await self._session.abort("the reader of stdout is gone")
-            self._lines.put_nowait(None)
-        except AgentSessionError as error:
-            self._broken = error
-            self._out.json_line(error_object(error))
 
     async def _call_respond(self, call: dict[str, Any]) -> None:
         answers = [item for item in _inputs(call) if not isinstance(item, MessageInput)]
@@ -178,6 +184,7 @@ class _Server:
     async def _call_abort(self, call: dict[str, Any]) -> None:
         reason = call.get("reason")
         found = await self._session.abort(reason if isinstance(reason, str) else None)
+        await self._stream_ended.wait()  # so that the receipt comes after the end that it is for
         self._receipts([Receipt(status=found.status)], call)
 
     async def _call_close(self, call: dict[str, Any]) -> None:

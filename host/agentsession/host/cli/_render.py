@@ -347,8 +347,12 @@ class Renderer:
         empty = " with nothing said" if (event.data or {}).get("empty") else ""
         spent = f"(model {total.model_s:.0f}, tools {total.tools_s:.0f}, you {total.you_s:.0f})"
         used = f"in {count(total.input_tokens)} out {count(total.output_tokens)}"
-        tail = f" {seconds(total.elapsed_s)} {spent}  {used}  {total.money}  {escape(event.session_id)}"
-        return [line((f"{self.view.glyphs.end} {escape(event.reason)}{why}{empty}", style), tail)]
+        head = f"{self.view.glyphs.end} {escape(event.reason)}{why}{empty}"
+        tail = f" {seconds(total.elapsed_s)} {spent}"
+        more = f"  {used}  {total.money}  {escape(event.session_id)}"
+        if cells(head + tail + more) <= self.view.width:
+            return [line((head, style), tail + more)]
+        return [line((head, style), tail), line(f" {more}")]
 
 
 def by_whom(by: str | None) -> str:

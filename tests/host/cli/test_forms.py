@@ -1,0 +1,155 @@
+"""A question of the agent as a form: each field checked at once, sent only after a last yes, secrets unseen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agentsession.host import Position
+from agentsession.host.cli._forms import FormQuestion
+from agentsession.host.cli._lines import ASCII, View
+from agentsession.host.cli._questions import READ_TIME_S, Answered, Say, Steer, Step, joined
+from agentsession.protocol import ElicitationAnswer, ElicitationRequest
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "region": {"enum": ["eu-west", "us-east"]},
+        "replicas": {"type": "integer", "minimum": 1, "maximum": 9, "default": 2},
+        "dry": {"type": "boolean"},
+        "token": {"type": "string", "format": "password"},
+    },
+    "required": ["region", "token"],
+}
+
+
+def form(schema: dict[str, Any] | None = None, **fields: Any) -> FormQuestion:
+    request = ElicitationRequest(
+        request_id="q1", kind="clarification", message="Where to?", requested_schema=schema, **fields
+    )
+    return FormQuestion(request, Position(), view=View(width=80, glyphs=ASCII))
+
+
+def take(asked: FormQuestion, *lines: str) -> Step:
+    step: Step | None = None
+    for text in lines:
+        step = asked.take(text, begun=READ_TIME_S, drawn=0.0)
+    assert step is not None
+    return step
+
+
+def answer(step: Step) -> ElicitationAnswer:
+    assert isinstance(step, Answered)
+    assert isinstance(step.value, ElicitationAnswer)
+    return step.value
+
+
+def said(step: Step) -> str:
+    assert isinstance(step, Say)
+    return joined(step.lines)
+
+
+def test_a_form_is_filled_in_line_by_line_and_sent_after_a_last_yes() -> None:
+    asked = form(SCHEMA)
+    assert asked.prompt == "region*> "
+    summary = said(take(asked, "1", "", "n", "hunter2"))
+    assert summary == '  send region="eu-west" replicas=2 dry=false token=***?  y / b back'
+    sent = answer(take(asked, "y"))
+    assert (sent.action, sent.content) == (
+        "accept",
+        {"region": "eu-west", "replicas": 2, "dry": False, "token": "hunter2"},
+    )
+    assert sent.decision is not None
+    assert sent.decision.by == "user"
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        (["3"], "choose 1 to 2"),
+        (["1", "12"], "12 is more than 9"),
+        (["1", "0"], "0 is less than 1"),
+        (["1", "two"], "two is not a whole number"),
+        (["1", "2", "maybe"], "answer y or n"),
+        ([""], "region is required"),
+    ],
+)
+def test_a_wrong_value_is_told_at_once_and_asked_for_again(lines: list[str], problem: str) -> None:
+    asked = form(SCHEMA)
+    before = None
+    for text in lines:
+        before = asked.prompt
+        step = take(asked, text)
+    assert problem in said(step)
+    assert asked.prompt == before
+
+
+def test_an_optional_field_may_be_left_out() -> None:
+    asked = form({"type": "object", "properties": {"note": {"type": "string"}}})
+    take(asked, "")
+    assert answer(take(asked, "y")).content == {}
+
+
+def test_b_goes_back() -> None:
+    asked = form(SCHEMA)
+    take(asked, "1", "b")
+    assert asked.prompt == "region*> "
+
+
+@pytest.mark.parametrize(("word", "action"), [("/decline", "decline"), ("/cancel", "cancel")])
+def test_it_can_be_left_at_any_field_and_then_carries_no_content(word: str, action: str) -> None:
+    asked = form(SCHEMA)
+    left = answer(take(asked, "1", word))
+    assert (left.action, left.content) == (action, None)
+
+
+def test_a_secret_is_typed_unseen_and_kept_as_it_was_typed() -> None:
+    asked = form({"type": "object", "properties": {"token": {"type": "string", "format": "password"}}})
+    assert asked.secret
+    assert "***" in said(take(asked, " spaces "))
+    assert not asked.secret
+    assert answer(take(asked, "y")).content == {"token": " spaces "}
+
+
+@pytest.mark.parametrize("text", ["yes", "Y", "x", ""])
+def test_a_question_without_fields_needs_a_whole_y(text: str) -> None:
+    assert isinstance(take(form(), text), Say)
+
+
+def test_a_question_without_fields_is_accepted_declined_or_steered_past() -> None:
+    assert answer(take(form(), "y")).action == "accept"
+    assert answer(take(form(), "n")).action == "decline"
+    assert take(form(), "yes you may not") == Steer("yes you may not")
+
+
+def test_a_line_that_was_begun_before_the_question_is_for_the_agent_and_never_a_value() -> None:
+    asked = form(SCHEMA)
+    assert asked.take("us-east", begun=0.1, drawn=0.0) == Steer("us-east")
+    assert isinstance(asked.take("y", begun=0.1, drawn=0.0), Say)
+
+
+def test_a_line_that_was_begun_before_a_secret_is_put_back_and_goes_nowhere() -> None:
+    asked = form({"type": "object", "properties": {"token": {"type": "string", "format": "password"}}})
+    step = asked.take("don't touch the API", begun=0.1, drawn=0.0)
+    assert isinstance(step, Say)
+    assert step.put_back
+
+
+def test_a_bare_value_can_be_asked_for() -> None:
+    asked = form({"type": "string", "minLength": 3})
+    assert "too short" in said(take(asked, "ab"))
+    take(asked, "abc")
+    assert answer(take(asked, "y")).content == "abc"
+
+
+def test_a_nested_field_takes_json() -> None:
+    asked = form({"type": "object", "properties": {"tags": {"type": "array", "items": {"type": "string"}}}})
+    assert "not JSON" in said(take(asked, "a, b"))
+    take(asked, '["a", "b"]')
+    assert answer(take(asked, "y")).content == {"tags": ["a", "b"]}
+
+
+def test_an_address_is_shown_whole() -> None:
+    address = "https://example.com/" + "x" * 200
+    assert address in joined(form(url=address).block)
