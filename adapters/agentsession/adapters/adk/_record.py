@@ -69,8 +69,8 @@ def _guess_descriptor(session: AdkSession) -> AgentDescriptor:
     authors = (read.event.author for read in session.events if read.event.author not in ("", "user", None))
     name = next(authors, None) or session.app_name or "agent"
     if not name.isidentifier():
-        name = re.sub(r"\W", "_", name)
-        name = name if name.isidentifier() else f"agent_{name}"
+        plain = re.sub(r"[^0-9A-Za-z_]", "_", name)
+        name = plain if plain.isidentifier() else f"agent_{plain}"
     return AgentDescriptor(name=name[:128], executor="adk")
 
 

@@ -11,8 +11,9 @@ in the order of their parts, usage, error, state, custom. docs/adk-mapping.md is
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from google.genai import types
 
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
 __all__ = ["CONTROL_TOOLS", "Call", "TextDelta", "Translator"]
 
 
-class TextDelta(NamedTuple):
+@dataclasses.dataclass(slots=True)
+class TextDelta:
     """A piece of text of a message that is open; ``text`` is empty while half of a character is held back."""
 
     kind: str

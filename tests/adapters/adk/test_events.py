@@ -1,0 +1,736 @@
+"""One ADK Event to contract events: messages, requests, responses, usage, errors and the rest."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+from typing import Any, TypeVar
+
+import pydantic
+import pytest
+from google.adk.events.event import Event as AdkEvent
+from google.adk.events.event_actions import EventActions, EventCompaction
+from google.adk.events.ui_widget import UiWidget
+from google.genai import types
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.adapters.adk.make import call_part, called, delta, event, responded, said, user_said
+from tests.adapters.adk.strategies import any_text, histories
+
+from agentsession.adapters.adk import Translator
+from agentsession.protocol import (
+    Custom,
+    Error,
+    Event,
+    Message,
+    SessionUpdate,
+    Text,
+    Thought,
+    ToolRequest,
+    ToolResponse,
+    ToolUpdate,
+    Usage,
+    parse_event,
+    plain_text,
+)
+
+E = TypeVar("E", bound=Event)
+
+
+def feed(*events: AdkEvent, translator: Translator | None = None) -> list[Event]:
+    made = translator or Translator()
+    return [item for adk_event in events for item in made.feed(adk_event)]
+
+
+def only(kind: type[E], events: list[Event]) -> E:
+    (found,) = [item for item in events if isinstance(item, kind)]
+    return found
+
+
+def all_of(kind: type[E], events: list[Event]) -> list[E]:
+    return [item for item in events if isinstance(item, kind)]
+
+
+def usage_of(**counts: Any) -> types.GenerateContentResponseUsageMetadata:
+    return types.GenerateContentResponseUsageMetadata(**counts)
+
+
+@given(histories())
+def test_no_history_breaks_the_translator_and_every_payload_is_valid(history: list[AdkEvent]) -> None:
+    translator = Translator()
+    made = [item for adk_event in history for item in translator.feed(adk_event)] + translator.close_messages()
+
+    for number, item in enumerate(made, start=1):
+        stamp = {"id": f"e{number}", "seq": number, "session_id": "s", "timestamp": "2026-01-31T12:00:00.000Z"}
+        text = item.model_copy(update=stamp).to_wire_json()
+        assert parse_event(text.encode("utf-8")).to_wire_json() == text
+
+
+@given(histories())
+def test_request_and_message_ids_are_never_given_twice(history: list[AdkEvent]) -> None:
+    translator = Translator()
+    made = [item for adk_event in history for item in translator.feed(adk_event)]
+
+    whole = [item.request_id for item in all_of(ToolRequest, made) if not item.partial]
+    messages = [item.message_id for item in all_of(Message, made) if not item.partial]
+    assert len(whole) == len(set(whole))
+    assert len(messages) == len(set(messages))
+
+
+@given(histories())
+def test_one_response_at_most_for_each_request(history: list[AdkEvent]) -> None:
+    made = feed(*history)
+
+    answered = [item.request_id for item in all_of(ToolResponse, made)]
+    assert len(answered) == len(set(answered))
+
+
+# --- messages ---------------------------------------------------------------------------------------------------------
+
+
+def test_partials_and_the_final_event_are_one_message() -> None:
+    made = feed(delta("Hel"), delta("lo"), said("Hello", id="e1", partial=False))
+
+    assert [(m.partial, m.index, plain_text(m.content)) for m in all_of(Message, made)] == [
+        (True, 0, "Hel"),
+        (True, 1, "lo"),
+        (False, None, "Hello"),
+    ]
+    assert {m.message_id for m in all_of(Message, made)} == {"e1"}
+
+
+def test_partials_of_a_provider_that_numbers_each_are_one_message_too() -> None:
+    made = feed(delta("Hel", id="e1"), delta("lo", id="e2"), said("Hello", id="e3"))
+
+    assert len({m.message_id for m in all_of(Message, made)}) == 1
+    assert not all_of(Message, made)[-1].revised
+
+
+def test_two_branches_that_stream_at_once_are_two_messages() -> None:
+    made = feed(
+        delta("a", id="1", author="x", branch="p.x"),
+        delta("b", id="2", author="y", branch="p.y"),
+        said("a", id="1", author="x", branch="p.x"),
+        said("b", id="2", author="y", branch="p.y"),
+    )
+
+    closing = [m for m in all_of(Message, made) if not m.partial]
+    assert [(m.thread_id, plain_text(m.content), m.revised) for m in closing] == [
+        ("p.x", "a", False),
+        ("p.y", "b", False),
+    ]
+
+
+def test_thoughts_are_a_part_of_their_own() -> None:
+    """R15: reasoning is not the answer."""
+    made = feed(event(types.Part(text="I should...", thought=True), types.Part(text="Paris.")))
+
+    message = only(Message, made)
+    assert message.content == [Thought(text="I should..."), Text(text="Paris.")]
+    assert plain_text(message.content) == "Paris."
+
+
+def test_a_thought_alone_is_nothing_said() -> None:
+    """R15: an event with only thoughts is not taken as the final answer."""
+    translator = Translator()
+    feed(event(types.Part(text="hm", thought=True)), translator=translator)
+
+    assert not translator.said_something
+
+
+def test_an_emoji_cut_over_two_deltas_arrives_whole() -> None:
+    """R96: deltas are joined before their text is repaired."""
+    made = feed(delta("\ud83d"), delta("\ude00"), said("\ud83d\ude00", id="e1"))
+
+    assert [plain_text(m.content) for m in all_of(Message, made)] == ["😀", "😀"]
+
+
+@pytest.mark.parametrize("text", ["parce que c\udcc3\udcb4t", "a\x00b", "\u202eabc", "‏שלום"])
+def test_odd_text_is_valid_json_and_as_near_as_can_be(text: str) -> None:
+    """R96: lone surrogates are repaired, everything else stays."""
+    message = only(Message, feed(user_said(text)))
+
+    shown = json.loads(message.to_wire_json().encode("utf-8"))["content"][0]["text"]
+    assert shown == text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def test_the_user_s_message_is_the_user_s() -> None:
+    message = only(Message, feed(user_said("hi", id="u1")))
+
+    assert (message.role, message.source, message.agent_id, message.message_id) == ("user", "user", None, "u1")
+
+
+def test_a_call_in_a_user_s_message_is_content_and_no_request() -> None:
+    made = feed(event(call_part("wipe", "c1", {"all": True}), author="user", role="user"))
+
+    assert [item.type for item in made] == ["message"]  # type: ignore[attr-defined]  # every event class has a type
+
+
+def test_an_event_that_is_fed_twice_is_shown_once() -> None:
+    whole = said("hi", id="e9")
+
+    assert len(feed(whole, whole)) == 1
+
+
+def test_a_message_that_stops_in_the_middle_is_closed_with_what_was_shown() -> None:
+    translator = Translator()
+    feed(delta("Hel"), delta("lo"), translator=translator)
+
+    (closing,) = translator.close_messages()
+    assert isinstance(closing, Message)
+    assert (plain_text(closing.content), closing.interrupted, closing.partial) == ("Hello", True, False)
+
+
+def test_a_response_that_never_ended_is_closed_when_the_next_begins() -> None:
+    made = feed(delta("a", id="1"), delta("b", id="1"), delta("c", id="2"))
+
+    closing = [m for m in all_of(Message, made) if not m.partial]
+    assert [(plain_text(m.content), m.interrupted) for m in closing] == [("ab", True)]
+
+
+def test_a_bookkeeping_event_in_between_does_not_close_a_message() -> None:
+    state = event(id="s", actions=EventActions(state_delta={"k": 1}))
+
+    made = feed(delta("a"), state, delta("b"), said("ab", id="e1"))
+
+    assert len([m for m in all_of(Message, made) if not m.partial]) == 1
+
+
+def shown_by(deltas: list[AdkEvent], *, quick: bool) -> list[tuple[str, str, int | None, str]]:
+    """The deltas shown of a stream, with or without the short way that a live session takes."""
+    translator = Translator()
+    out: list[tuple[str, str, int | None, str]] = []
+    for one in deltas:
+        piece = translator.quick_delta(one) if quick else None
+        if piece is not None:
+            out += [(piece.kind, piece.text, piece.index, piece.message_id)] if piece.text else []
+            continue
+        for message in all_of(Message, translator.feed(one)):
+            out += [(part.type, part.text, message.index, message.message_id) for part in message.content]  # type: ignore[union-attr]  # these streams hold text alone
+    closing = all_of(Message, translator.close_messages())
+    return out + [(str(m.role), plain_text(m.content), None, m.message_id) for m in closing]
+
+
+@given(st.lists(st.tuples(any_text, st.booleans(), st.sampled_from(["e1", "e1", "e2"])), max_size=8))
+def test_the_short_way_for_text_shows_what_the_long_way_shows(pieces: list[tuple[str, bool, str]]) -> None:
+    deltas = [
+        event(types.Part(text=text, thought=thought or None), id=adk_id, partial=True)
+        for text, thought, adk_id in pieces
+    ]
+
+    assert shown_by(deltas, quick=True) == shown_by(deltas, quick=False)
+
+
+# --- calls ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_pieces_of_a_call_and_the_call_have_one_id() -> None:
+    """R01: ADK gives the partial and the final call different ids; the host sees one, which ADK accepts."""
+    piece = types.FunctionCall(name="write", id="adk-u1", will_continue=True)
+    text = types.FunctionCall(
+        id="adk-u9", will_continue=False, partial_args=[types.PartialArg(json_path="$.text", string_value="hi")]
+    )
+    translator = Translator()
+    made = feed(
+        event(types.Part(function_call=piece), id="e1", partial=True),
+        event(types.Part(function_call=text), id="e1", partial=True),
+        called("write", "adk-u2", {"text": "hi"}, id="e1"),
+        translator=translator,
+    )
+
+    partial, whole = all_of(ToolRequest, made)
+    assert (partial.partial, partial.args_delta, whole.args) == (True, '{"text":"hi"}', {"text": "hi"})
+    assert partial.request_id == whole.request_id
+    assert translator.adk_call_id(whole.request_id) == "adk-u2"
+    assert translator.request_id("adk-u2") == whole.request_id
+
+
+def test_a_whole_call_in_partial_events_is_one_request() -> None:
+    """R08: partial, aggregated partial, final: one logical call."""
+    made = feed(
+        called("ask", "adk-1", {"q": 1}, id="e1", partial=True),
+        called("ask", "adk-2", {"q": 1}, id="e1", partial=True),
+        called("ask", "adk-3", {"q": 1}, id="e1", partial=False),
+    )
+
+    assert only(ToolRequest, made).request_id == "adk-3"
+
+
+def test_two_equal_calls_in_one_turn_are_two_requests() -> None:
+    """R08: identical arguments do not make two calls one."""
+    made = feed(event(call_part("ask", "adk-1", {"q": 1}), call_part("ask", "adk-2", {"q": 1})))
+
+    assert [request.request_id for request in all_of(ToolRequest, made)] == ["adk-1", "adk-2"]
+
+
+def test_a_repeated_call_id_is_a_new_request_and_answers_are_paired_in_their_turn() -> None:
+    """R26: turn 1 calls a, turn 4 calls b, both with the model's id call_807."""
+    translator = Translator()
+    first = feed(called("a", "call_807", id="e1"), translator=translator)
+    feed(responded("a", "call_807", {"v": 1}), translator=translator)
+    second = feed(called("b", "call_807", id="e5", invocation_id="i4"), translator=translator)
+    made = feed(responded("b", "call_807", {"v": 2}, invocation_id="i4"), translator=translator)
+
+    requests = [only(ToolRequest, first).request_id, only(ToolRequest, second).request_id]
+    response = only(ToolResponse, made)
+    assert len(set(requests)) == 2
+    assert (response.request_id, response.name, response.data) == (requests[1], "b", {"v": 2})
+    assert translator.adk_call_id(requests[1]) == "call_807"
+
+
+def test_an_unanswered_call_of_an_earlier_turn_does_not_take_the_answer() -> None:
+    made = feed(
+        called("a", "call_1", id="e1"),
+        called("a", "call_1", id="e2", invocation_id="i2"),
+        responded("a", "call_1", {"v": 2}, invocation_id="i2"),
+    )
+
+    second = all_of(ToolRequest, made)[1]
+    assert only(ToolResponse, made).request_id == second.request_id
+
+
+def test_calls_without_ids_are_paired_by_name_and_order() -> None:
+    made = feed(
+        event(call_part("a", None, {"n": 1}), call_part("a", None, {"n": 2}), id="e1"),
+        responded("a", None, {"v": 1}),
+        responded("a", None, {"v": 2}),
+    )
+
+    requests = [request.request_id for request in all_of(ToolRequest, made)]
+    assert len(set(requests)) == 2
+    assert [(r.request_id, r.data) for r in all_of(ToolResponse, made)] == [
+        (requests[0], {"v": 1}),
+        (requests[1], {"v": 2}),
+    ]
+
+
+@pytest.mark.parametrize(("name", "shown"), [(None, ""), ("", ""), ("search_resumez", "search_resumez")])
+def test_an_invented_or_missing_name_is_kept_as_text(name: str | None, shown: str) -> None:
+    assert only(ToolRequest, feed(called(name, "c1"))).name == shown
+
+
+@pytest.mark.parametrize("args", [[1, 2], "text", 7])
+def test_arguments_that_are_no_object_are_absent_and_kept_beside(args: object) -> None:
+    request = only(ToolRequest, feed(called("f", "c1", args)))
+
+    assert request.args is None
+    assert request.meta is not None
+    assert request.meta["adk"]["invalidArgs"] is True
+    assert request.meta["adk"]["rawArgs"] == args
+
+
+def test_no_arguments_are_an_empty_object() -> None:
+    assert only(ToolRequest, feed(event(types.Part(function_call=types.FunctionCall(name="f"))))).args == {}
+
+
+def test_a_transfer_is_shown_and_needs_nothing() -> None:
+    translator = Translator(needs=lambda name, long_running: "grant")
+
+    made = feed(
+        called("transfer_to_agent", "c1", {"agent_name": "b"}), called("read", "c2", id="e2"), translator=translator
+    )
+
+    assert [request.needs for request in all_of(ToolRequest, made)] == ["none", "grant"]
+
+
+def test_the_session_s_policy_says_what_a_call_needs_and_whose_it_is() -> None:
+    asked: list[tuple[str, bool]] = []
+
+    def needs(name: str, long_running: bool) -> str:
+        asked.append((name, long_running))
+        return "result"
+
+    translator = Translator(needs=needs, owner=lambda name: "host")
+    request = only(ToolRequest, feed(called("f", "c1", long_running_tool_ids={"c1"}), translator=translator))
+
+    assert asked == [("f", True)]
+    assert (request.needs, request.owner, request.long_running) == ("result", "host", True)
+
+
+def test_a_call_that_is_a_delegation_is_not_shown() -> None:
+    translator = Translator()
+    translator.delegated.add("c1")
+
+    assert feed(called("kid", "c1"), responded("kid", "c1", {}, author="user"), translator=translator) == []
+
+
+def test_a_child_translator_gives_no_id_of_its_parent() -> None:
+    parent = Translator()
+    feed(called("f", "c1", id="e1"), translator=parent)
+    child = Translator(parent=parent, thread_prefix="kid@c1")
+
+    request = only(ToolRequest, feed(called("g", "c1", id="e1", author="kid"), translator=child))
+
+    assert request.request_id != "c1"
+    assert request.thread_id == "kid@c1"
+    assert parent.adk_call_id(request.request_id) == "c1"
+
+
+# --- responses --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("response", "data", "is_error"),
+    [
+        ({"result": "42"}, "42", False),
+        ({"result": None}, None, False),
+        ({"result": 1, "more": 2}, {"result": 1, "more": 2}, False),
+        ({"error": "no such file"}, {"error": "no such file"}, True),
+        ({"error": None, "value": 1}, {"error": None, "value": 1}, False),
+        ({"content": [], "isError": True}, {"content": [], "isError": True}, True),
+    ],
+)
+def test_results_are_unwrapped_and_errors_marked(response: Any, data: Any, is_error: bool) -> None:
+    made = only(ToolResponse, feed(called("f", "c1"), responded("f", "c1", response)))
+
+    assert (made.data, made.is_error, made.status) == (data, is_error, "failed" if is_error else "completed")
+
+
+def test_parallel_responses_of_another_invocation_belong_to_their_calls() -> None:
+    """R92: ADK's merged response event may carry an invocation id of its own."""
+    both = event(
+        types.Part(function_response=types.FunctionResponse(id="c2", name="b", response={"v": 2})),
+        types.Part(function_response=types.FunctionResponse(id="c1", name="a", response={"v": 1})),
+        role="user",
+        invocation_id="another",
+    )
+
+    made = feed(event(call_part("a", "c1"), call_part("b", "c2"), invocation_id="i1"), both)
+
+    assert [(r.request_id, r.data) for r in all_of(ToolResponse, made)] == [("c2", {"v": 2}), ("c1", {"v": 1})]
+
+
+def test_a_long_running_tool_s_first_word_is_an_update() -> None:
+    made = feed(
+        called("ask", "c1", long_running_tool_ids={"c1"}),
+        responded("ask", "c1", {"status": "pending"}),
+        responded("ask", "c1", {"result": "yes"}, author="user"),
+    )
+
+    assert only(ToolUpdate, made).data == {"status": "pending"}
+    assert (only(ToolResponse, made).data, only(ToolResponse, made).source) == ("yes", "host")
+
+
+def test_a_long_running_tool_that_fails_at_once_is_answered() -> None:
+    made = feed(
+        called("order", "c1", long_running_tool_ids={"c1"}), responded("order", "c1", {"error": "quantity is 0"})
+    )
+
+    assert (only(ToolResponse, made).status, all_of(ToolUpdate, made)) == ("failed", [])
+
+
+def test_a_second_answer_changes_nothing_and_is_shown() -> None:
+    made = feed(called("f", "c1"), responded("f", "c1", {"v": 1}), responded("f", "c1", {"v": 2}, author="user"))
+
+    assert only(ToolResponse, made).data == {"v": 1}
+    assert only(Custom, made).kind == "late_response"
+
+
+def test_a_response_to_nothing_is_shown_and_answers_nothing() -> None:
+    made = feed(responded("f", "c9", {"v": 1}))
+
+    assert (only(Custom, made).kind, all_of(ToolResponse, made)) == ("stray_response", [])
+
+
+def test_what_the_session_resolved_itself_is_not_said_again() -> None:
+    translator = Translator()
+    feed(called("f", "c1"), translator=translator)
+
+    translator.resolve("c1")
+
+    assert feed(responded("f", "c1", {"v": 1}), translator=translator) == []
+
+
+def test_a_wrong_name_in_a_response_is_noted_and_the_request_s_name_shown() -> None:
+    response = only(ToolResponse, feed(called("a", "c1"), responded("b", "c1", {"v": 1})))
+
+    assert response.name == "a"
+    assert response.meta is not None
+    assert response.meta["adk"]["responseName"] == "b"
+
+
+def test_files_in_a_result_are_content() -> None:
+    image = types.FunctionResponsePart(inline_data=types.FunctionResponseBlob(data=b"\x00", mime_type="image/png"))
+    made = types.FunctionResponse(id="c1", name="shot", response={"ok": True}, parts=[image])
+
+    response = only(ToolResponse, feed(called("shot", "c1"), event(types.Part(function_response=made), role="user")))
+
+    assert [part.to_wire() for part in response.content] == [{"type": "media", "mimeType": "image/png", "data": "AA=="}]
+
+
+class Report(pydantic.BaseModel):
+    title: str
+    tags: set[str]
+
+
+def test_python_values_in_a_result_become_json() -> None:
+    """R31: models, sets, dates and NaN by rule."""
+    value = {
+        "when": datetime.datetime(2026, 1, 31, tzinfo=datetime.UTC),
+        "report": Report(title="t", tags={"b", "a"}),
+        "nan": math.nan,
+        "raw": b"\x00",
+    }
+
+    response = only(ToolResponse, feed(called("f", "c1"), responded("f", "c1", value)))
+
+    assert response.data == {
+        "when": "2026-01-31T00:00:00+00:00",
+        "report": {"title": "t", "tags": ["a", "b"]},
+        "nan": "NaN",
+        "raw": {"$bytes": "AA=="},
+    }
+
+
+def test_what_json_cannot_say_in_a_result_is_an_error_with_its_path() -> None:
+    """R31: unknown types are named by their key path; the rest of the result stays."""
+    made = feed(called("f", "c1"), responded("f", "c1", {"ok": 1, "bad": {"fn": len}}))
+
+    assert "/bad/fn" in only(Error, made).message
+    assert only(ToolResponse, made).data["ok"] == 1
+
+
+def test_calls_that_an_abort_sealed_are_unknown_when_they_ran_and_cancelled_when_they_waited() -> None:
+    made = feed(
+        event(call_part("ran", "c1"), call_part("waited", "c2"), long_running_tool_ids={"c2"}),
+        responded("ran", "c1", {"error": "aborted"}, error_code="INVOCATION_ABORTED"),
+        responded("waited", "c2", {"error": "aborted"}, error_code="INVOCATION_ABORTED"),
+    )
+
+    assert [r.status for r in all_of(ToolResponse, made)] == ["unknown", "cancelled"]
+    assert all_of(Error, made) == []
+
+
+# --- usage ------------------------------------------------------------------------------------------------------------
+
+
+def test_usage_without_content_is_reported() -> None:
+    """R21: the last chunk of a turn that ends in a tool call has counts and no content."""
+    made = feed(event(usage_metadata=usage_of(prompt_token_count=900, candidates_token_count=40)))
+
+    usage = only(Usage, made)
+    assert (usage.input_tokens, usage.output_tokens, usage.reasoning_tokens) == (900, 40, None)
+
+
+def test_usage_that_only_a_partial_event_had_is_reported_once_with_the_final() -> None:
+    made = feed(
+        delta("a", usage_metadata=usage_of(prompt_token_count=5)),
+        delta("b", usage_metadata=usage_of(prompt_token_count=5, candidates_token_count=2)),
+        said("ab", id="e1"),
+    )
+
+    assert (only(Usage, made).input_tokens, only(Usage, made).output_tokens) == (5, 2)
+
+
+def test_no_counts_are_no_usage() -> None:
+    assert all_of(Usage, feed(said("a", usage_metadata=usage_of()))) == []
+
+
+@pytest.mark.parametrize(
+    ("total", "output"),
+    [(60, 20), (80, 40), (None, 40)],  # counted inside the output (LiteLLM); apart (Gemini); not known: apart
+)
+def test_output_is_without_reasoning(total: int | None, output: int) -> None:
+    counts = usage_of(
+        prompt_token_count=20, candidates_token_count=40, thoughts_token_count=20, total_token_count=total
+    )
+
+    usage = only(Usage, feed(said("a", usage_metadata=counts)))
+
+    assert (usage.output_tokens, usage.reasoning_tokens) == (output, 20)
+
+
+# --- errors and ends --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fields", [{"error_code": "STOP"}, {"finish_reason": types.FinishReason.STOP}])
+def test_a_stop_without_content_is_no_error(fields: dict[str, Any]) -> None:
+    """R124: an empty completion."""
+    translator = Translator()
+
+    assert all_of(Error, feed(event(**fields), translator=translator)) == []
+    assert (translator.end_reason, translator.said_something) == ("completed", False)
+
+
+def test_adk_s_own_word_for_an_empty_reply_is_no_error() -> None:
+    made = feed(event(error_code="MODEL_RETURNED_NO_CONTENT", error_message="nothing"))
+
+    assert (only(Custom, made).kind, all_of(Error, made)) == ("empty_reply", [])
+
+
+def test_a_malformed_call_is_a_typed_error_with_its_usage() -> None:
+    """R40: no content, no message, but counts."""
+    translator = Translator()
+    made = feed(
+        event(
+            error_code="MALFORMED_FUNCTION_CALL",
+            finish_reason=types.FinishReason.MALFORMED_FUNCTION_CALL,
+            usage_metadata=usage_of(prompt_token_count=2595, total_token_count=2595),
+        ),
+        translator=translator,
+    )
+
+    error = only(Error, made)
+    assert (error.code, error.status, error.fatal) == ("MALFORMED_FUNCTION_CALL", "INVALID_ARGUMENT", False)
+    assert error.meta is not None
+    assert error.meta["adk"]["retryable"] is True
+    assert only(Usage, made).input_tokens == 2595
+    assert translator.end_reason == "failed"
+
+
+def test_a_call_beside_a_malformed_one_is_not_requested() -> None:
+    """R40, variant: the reason is there and a call was parsed all the same."""
+    translator = Translator()
+    made = feed(called("rm", "c1", {"p": "x"}, error_code="MALFORMED_FUNCTION_CALL"), translator=translator)
+    late = feed(responded("rm", "c1", {"result": "removed"}), translator=translator)
+
+    assert (all_of(ToolRequest, made), late) == ([], [])
+    assert only(Error, made).to_wire()["_meta"]["adk"]["calls"] == [{"id": "c1", "name": "rm", "args": {"p": "x"}}]
+
+
+def test_arguments_cut_at_the_token_limit_make_no_request() -> None:
+    """R38: the stream ends in the middle of a call's arguments."""
+    piece = types.FunctionCall(
+        name="write",
+        id="c1",
+        will_continue=True,
+        partial_args=[types.PartialArg(json_path="$.text", string_value="half")],
+    )
+    translator = Translator()
+    made = feed(
+        event(types.Part(function_call=piece), id="e1", partial=True),
+        called("write", "c2", {"text": "half"}, id="e1", error_code="MAX_TOKENS"),
+        translator=translator,
+    )
+
+    assert [request.partial for request in all_of(ToolRequest, made)] == [True]
+    assert only(Error, made).code == "MAX_TOKENS"
+    assert translator.end_reason == "max_tokens"
+
+
+def test_a_stream_that_was_cut_without_a_final_event_ends_with_its_reason() -> None:
+    """R38: no aggregate ever comes."""
+    translator = Translator()
+    feed(delta("half", finish_reason=types.FinishReason.MAX_TOKENS), translator=translator)
+
+    translator.close_messages()
+
+    assert translator.end_reason == "max_tokens"
+
+
+def test_text_that_hit_the_limit_is_kept_and_the_limit_reported() -> None:
+    made = feed(said("long text", finish_reason=types.FinishReason.MAX_TOKENS))
+
+    assert [item.type for item in made] == ["message", "error"]  # type: ignore[attr-defined]  # every event has a type
+
+
+@pytest.mark.parametrize("code", ["SAFETY", "PROHIBITED_CONTENT", "BLOCKLIST", "SPII", "RECITATION", "JAILBREAK"])
+def test_safety_codes_are_refusals(code: str) -> None:
+    translator = Translator()
+
+    error = only(Error, feed(event(error_code=code), translator=translator))
+
+    assert (error.code, error.fatal, translator.end_reason) == (code, False, "refusal")
+
+
+def test_an_error_has_no_traceback_and_no_token() -> None:
+    message = "call failed, Bearer abc123\nTraceback (most recent call last):\n  File x"
+
+    error = only(Error, feed(event(error_code="500", error_message=message)))
+
+    assert (error.status, error.message) == ("INTERNAL", "call failed, Bearer [redacted]")
+
+
+def test_a_later_answer_takes_the_error_back() -> None:
+    translator = Translator()
+    feed(event(error_code="UNAVAILABLE"), said("here it is"), translator=translator)
+
+    assert translator.end_reason == "completed"
+
+
+def test_an_abort_is_no_error() -> None:
+    translator = Translator()
+
+    assert feed(event(error_code="INVOCATION_ABORTED"), translator=translator) == []
+    assert translator.end_reason == "aborted"
+
+
+# --- state, artifacts, the rest ---------------------------------------------------------------------------------------
+
+
+def test_state_keeps_its_scopes_and_loses_adk_s_own_keys() -> None:
+    """R125: the scopes are shown."""
+    delta_of_state = {"temp:x": 1, "user:y": 2, "app:z": 3, "k": None, "_adk_internal": 9}
+
+    update = only(SessionUpdate, feed(event(actions=EventActions(state_delta=delta_of_state))))
+
+    assert update.state_delta == {"temp:x": 1, "user:y": 2, "app:z": 3, "k": None}
+
+
+def test_state_holds_models_and_sets_and_names_what_cannot_be_kept() -> None:
+    """R31: the state of a session may hold anything."""
+    state = {"m": Report(title="t", tags=set()), "s": {2, 1}, "f": len}
+
+    made = feed(event(actions=EventActions(state_delta=state)))
+
+    assert only(SessionUpdate, made).state_delta == {
+        "m": {"title": "t", "tags": []},
+        "s": [1, 2],
+        "f": {"$unserializable": "builtin_function_or_method"},
+    }
+    assert "/f" in only(Error, made).message
+
+
+def test_all_saved_files_are_listed() -> None:
+    """R89: two tools that save two files."""
+    made = feed(event(actions=EventActions(artifact_delta={"a.txt": 3, "b.txt": 0})))
+
+    assert (only(Custom, made).kind, only(Custom, made).data) == ("artifact_delta", {"a.txt": 3, "b.txt": 0})
+
+
+def test_events_of_agents_with_like_names_stay_on_their_threads() -> None:
+    """R64: agent_1 is not agent_10."""
+    made = feed(said("a", author="agent_1", branch="par.agent_1"), said("b", author="agent_10", branch="par.agent_10"))
+
+    assert [(item.agent_id, item.thread_id) for item in made] == [
+        ("agent_1", "par.agent_1"),
+        ("agent_10", "par.agent_10"),
+    ]
+
+
+def test_everything_the_contract_has_no_type_for_is_custom() -> None:
+    actions = EventActions(
+        compaction=EventCompaction(
+            start_timestamp=1.0, end_timestamp=2.0, compacted_content=types.Content(parts=[types.Part(text="sum")])
+        ),
+        render_ui_widgets=[UiWidget(id="w", provider="mcp")],
+        rewind_before_invocation_id="i1",
+        route="left",
+    )
+    made = feed(
+        event(
+            actions=actions,
+            grounding_metadata=types.GroundingMetadata(web_search_queries=["q"]),
+            citation_metadata=types.CitationMetadata(),
+            custom_metadata={"trace": 1, "__adk_internal_x": 2},
+            output={"n": 1},
+        )
+    )
+
+    found = {item.kind: item.data for item in all_of(Custom, made)}
+    assert found["compaction"]["content"] == [{"type": "text", "text": "sum"}]
+    assert found["ui_widget"]["id"] == "w"
+    assert found["rewind"] == {"beforeInvocationId": "i1"}
+    assert found["route"] == "left"
+    assert found["grounding"] == {"webSearchQueries": ["q"]}
+    assert found["custom_metadata"] == {"trace": 1}
+    assert found["output"] == {"n": 1}
+    assert "citation" in found
+
+
+def test_where_an_event_comes_from_is_in_its_meta() -> None:
+    message = only(Message, feed(said("a", id="e7", branch="a.b", node_path="wf@1/a@1")))
+
+    assert message.meta == {"adk": {"eventId": "e7", "invocationId": "i1", "branch": "a.b", "nodePath": "wf@1/a@1"}}
+    assert message.timestamp == "2024-12-01T09:01:26.500Z"
