@@ -7,25 +7,25 @@ May import: ``agentsession.protocol``, ``agentsession.adapters.base``, anyio.
 ::
 
     script = [
-        [Think("Two files."), Calls(Call("read_file", {"path": "a.py"}), Call("read_file", {"path": "b.py"})), Say("Done.")],
+        [Think("Two files."), Calls(Call("read", {"path": "a.py"}), Call("read", {"path": "b.py"})), Say("Done.")],
     ]
     async with ScriptedExecutor(script) as executor:
         session = await executor.open()
 
 A script is a list of turns, a turn a list of steps. With ``reenter=True`` the executor returns at each question and is
 called again with the answers, like a backend that keeps nothing between calls; else it waits inside. Both give the same
-events.
+events. Sub-agents (:class:`Parallel`) wait inside in either case, so what they ask does not survive the process.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 import anyio
 
-from agentsession.adapters.base import BaseExecutor, RunContext, RunResult
+from agentsession.adapters.base import BaseExecutor, BaseSession, RunContext, RunResult
 from agentsession.protocol import (
     AgentDescriptor,
     Answer,
@@ -37,7 +37,6 @@ from agentsession.protocol import (
     ToolDescriptor,
     ToolGrant,
     ToolRequest,
-    ToolResponse,
     Usage,
     to_json,
 )
@@ -162,7 +161,7 @@ class Call:
         args = dict(request.args or {}) if answer is None or answer.args is None else dict(answer.args)
         try:
             data = to_json(self.run(args) if self.run is not None else {"ok": True})
-        except Exception as error:  # a tool's failure is a result that the model reads
+        except Exception as error:  # noqa: BLE001 - a tool's failure is a result that the model reads
             failed = {"error": type(error).__name__}
             await ctx.respond(request, failed, is_error=True, status="failed")
         else:
@@ -181,11 +180,18 @@ class Calls:
     async def play(self, ctx: RunContext, memory: Memory) -> None:
         requests = [call.request(ctx) for call in self.calls]
         asked = [request for request in requests if request.needs != "none"]
-        for request in requests:
-            if request.needs == "none":
-                await ctx.emit(request)
-        answers = dict(zip([item.request_id for item in asked], await ctx.requests(*asked), strict=True)) if asked else {}
-        await self.finish(ctx, memory, requests, answers)
+        await self.start(ctx, requests)
+        if asked:
+            answers = dict(zip([item.request_id for item in asked], await ctx.requests(*asked), strict=True))
+            await self.finish(ctx, memory, requests, answers)
+
+    async def start(self, ctx: RunContext, requests: Sequence[ToolRequest]) -> None:
+        """Show and run the calls that need nobody."""
+        alone = [pair for pair in zip(self.calls, requests, strict=True) if pair[1].needs == "none"]
+        for _, request in alone:
+            await ctx.emit(request)
+        for call, request in alone:
+            await call.finish(ctx, request, None)
 
     async def finish(
         self, ctx: RunContext, memory: Memory, requests: Sequence[ToolRequest], answers: Mapping[str, Answer]
@@ -193,8 +199,8 @@ class Calls:
         """The second half: what happens once every answer is there."""
         memory.answers.update(answers)
         for call, request in zip(self.calls, requests, strict=True):
-            if request.needs in ("grant", "none"):
-                await call.finish(ctx, request, answers.get(request.request_id))
+            if request.needs == "grant":
+                await call.finish(ctx, request, answers[request.request_id])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -340,6 +346,12 @@ class ScriptedExecutor(BaseExecutor):
             own_tools=list(own_tools),
         )
 
+    def volatile(self, session: BaseSession) -> Sequence[str]:
+        """What waits inside a run: everything, or what sub-agents ask."""
+        if not self.can_resume(session):
+            return list(session.machine.requests)
+        return [request_id for request_id, request in session.recorder.requests.items() if _place(request) is None]
+
     async def run(self, ctx: RunContext) -> RunResult | None:
         """Play the turn's steps, from the step after the one that was answered when re-entered."""
         number = ctx.turn_number
@@ -355,49 +367,58 @@ class ScriptedExecutor(BaseExecutor):
         for index, step in enumerate(steps[start:], start=start):
             await ctx.steers()
             if self.reenter and isinstance(step, (Call, Calls, Ask)):
-                await self._post(ctx, step, index)
-                return None
+                if await self._post(ctx, step, index):
+                    return None
+                continue
             result = await step.play(ctx, memory)
             if result is not None:
                 return result
         await ctx.steers()
         return None
 
-    async def _post(self, ctx: RunContext, step: Call | Calls | Ask, index: int) -> None:
-        """Ask, and leave: the step's place in the script goes with the requests."""
+    async def _post(self, ctx: RunContext, step: Call | Calls | Ask, index: int) -> bool:
+        """Ask; whether anything waits, so that the run leaves. The step's place goes with the requests."""
         if isinstance(step, Ask):
-            requests: list[Any] = [step.request(ctx)]
-        else:
-            calls = step.calls if isinstance(step, Calls) else (step,)
-            requests = [call.request(ctx) for call in calls]
-        await ctx.post(*(request.model_copy(update={"meta": {"step": index}}) for request in requests))
+            await ctx.post(_placed(step.request(ctx), index, 0))
+            return True
+        calls = step if isinstance(step, Calls) else Calls(step)
+        requests = [_placed(call.request(ctx), index, number) for number, call in enumerate(calls.calls)]
+        await calls.start(ctx, requests)
+        return bool(await ctx.post(*(request for request in requests if request.needs != "none")))
 
     async def _resume(self, ctx: RunContext, steps: Sequence[Step], memory: Memory) -> int:
         """Finish the step whose answers came; the index of the next one."""
         asked = [
-            event
+            (place, event)
             for event in ctx.record
             if isinstance(event, (ToolRequest, ElicitationRequest)) and event.request_id in ctx.answers
+            if (place := _place(event)) is not None
         ]
+        memory.answers.update(ctx.answers)
         if not asked:
             return len(steps)
-        index = int((asked[-1].meta or {}).get("step", len(steps) - 1))
+        index = asked[-1][0][0]
         step = steps[index]
-        if isinstance(step, (Call, Calls)):
-            calls = step if isinstance(step, Calls) else Calls(step)
-            responded = {event.request_id for event in ctx.record if isinstance(event, ToolResponse)}
-            requests = [event for event in asked if isinstance(event, ToolRequest)]
-            open_calls = [
-                (call, request)
-                for call, request in zip(calls.calls, requests, strict=False)
-                if request.request_id not in responded
-            ]
-            memory.answers.update(ctx.answers)
-            for call, request in open_calls:
+        for (_, number), request in asked:
+            if isinstance(request, ToolRequest) and ctx.is_open_request(request.request_id):
+                call = step.calls[number] if isinstance(step, Calls) else step
+                assert isinstance(call, Call)
                 await call.finish(ctx, request, ctx.answers[request.request_id])
-        else:
-            memory.answers.update(ctx.answers)
         return index + 1
+
+
+R = TypeVar("R", ToolRequest, ElicitationRequest)
+
+
+def _placed(request: R, step: int, number: int) -> R:
+    """``request`` with its place in the script."""
+    return request.model_copy(update={"meta": {"step": step, "call": number}})
+
+
+def _place(request: ToolRequest | ElicitationRequest) -> tuple[int, int] | None:
+    """The step and the call in it that a request came from; ``None`` for one of a sub-agent."""
+    meta = request.meta or {}
+    return (int(meta["step"]), int(meta["call"])) if "step" in meta and "call" in meta else None
 
 
 def entry_point() -> type[ScriptedExecutor]:

@@ -21,9 +21,11 @@ over several streams), or emit requests with ``ctx.post``, return, and be called
 from __future__ import annotations
 
 import inspect
+import logging
 import os
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Sequence
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
@@ -42,6 +44,7 @@ from agentsession.protocol import (
     AgentStart,
     Answer,
     ConfigurationError,
+    CursorGone,
     Error,
     Event,
     Initialize,
@@ -57,23 +60,36 @@ from agentsession.protocol import (
     RunEnded,
     SessionConfig,
     SessionExists,
+    SessionNotFound,
+    SessionUpdate,
+    StreamEnd,
     ToolGrant,
     Unimplemented,
     check_id,
     check_schema,
+    check_version,
 )
 
 __all__ = ["BaseExecutor", "RunResult"]
 
+_logger = logging.getLogger("agentsession.adapters")
+# A library says nothing unless its user wants to hear it: what an exception was goes here, never into events.
+_logger.addHandler(logging.NullHandler())
+
 
 class RunResult:
-    """How a run that ended by itself ended, when it is not plainly completed."""
+    """How a run that ended by itself ended, when it is not plainly completed.
+
+    ``reason`` and ``data`` are those of ``StreamEnd``; ``data`` must be JSON. ``input_required`` cannot be chosen: a
+    stream ends so if and only if something is pending.
+    """
 
     __slots__ = ("data", "reason")
 
     def __init__(self, reason: str = "completed", data: dict[str, Any] | None = None) -> None:
-        self.reason = reason
-        self.data = data
+        end = StreamEnd(reason=reason, data=data)  # raises here, where the author can see it
+        self.reason = end.reason
+        self.data = end.data
 
 
 RunReturn = Awaitable[RunResult | None] | AsyncIterator[Event]
@@ -90,7 +106,7 @@ class BaseExecutor:
 
     descriptor: AgentDescriptor
     brackets_itself: ClassVar[bool] = False
-    """The executor emits agent_start and agent_end itself; else the base class brackets each run with the root agent."""
+    """The executor emits agent_start and agent_end itself; else each turn is bracketed with the root agent."""
 
     def __init__(
         self,
@@ -122,7 +138,7 @@ class BaseExecutor:
         """A stored session was read and repaired; an exception refuses it."""
 
     async def on_close(self, session: BaseSession) -> None:
-        """A session was closed."""
+        """A session was closed, after its ``on_open``, ``on_load`` or ``on_fork`` had returned. Called once."""
 
     async def on_delete(self, key: RecordKey) -> None:
         """A session's record is about to be removed: remove what the agent behind keeps of it."""
@@ -136,7 +152,7 @@ class BaseExecutor:
             raise InvalidInput("the message is empty", expected="text or parts", fix="say something")
 
     def check_answer(self, session: BaseSession, request: RequestState, answer: Answer) -> Receipt | None:
-        """A receipt that refuses an answer the machine takes, or ``None``. Edited arguments must fit the tool's schema."""
+        """A receipt that refuses an answer the machine takes, or ``None``. Edited arguments must fit their schema."""
         if isinstance(answer, ToolGrant) and answer.args is not None:
             tool = next((tool for tool in self.descriptor.own_tools if tool.name == request.name), None)
             if tool is not None and tool.parameters_schema is not None:
@@ -197,15 +213,21 @@ class BaseExecutor:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         group = self.task_group
+        failures: list[Exception] = []
         try:
             with anyio.CancelScope(shield=True):
                 for session in list(self._sessions.values()):
-                    await session.aclose()
+                    try:
+                        await session.aclose()
+                    except Exception as failure:  # noqa: BLE001 - raised below; the others must be closed first
+                        failures.append(failure)
         finally:
             group.cancel_scope.cancel()
             # The reason of leaving is not handed on: the group has no children that failed, and must not wrap it.
             await group.__aexit__(None, None, None)
             self._group = None
+        if failures and error is None:
+            raise failures[0]
         return None
 
     def start_run(self, session: BaseSession, run: Run) -> None:
@@ -213,55 +235,56 @@ class BaseExecutor:
         self.task_group.start_soon(self._run_main, session, run, name=f"agentsession run {run.turn_id}")
 
     async def _run_main(self, session: BaseSession, run: Run) -> None:
-        outcome = Outcome()
+        outcome = Outcome(cancelled=True)
         try:
             with anyio.CancelScope() as scope:
                 run.scope = scope
-                if run.aborting is not None and not run.on_abort:
+                if run.muted or (run.aborting is not None and not run.on_abort):
                     scope.cancel()
                 await self._after(run.previous)
-                run.previous = None
+                run.previous = []
                 result = await self._call(session, run)
                 if result is not None:
                     outcome.reason, outcome.data = result.reason, result.data
+                outcome.cancelled = False
         except RunEnded:
-            pass
+            outcome.cancelled = False
         except Exception as error:
-            outcome.error = None if _only_run_ended(error) else error
+            outcome.cancelled = False
+            if not _only_run_ended(error):
+                outcome.error = error
+                _logger.error("session %s: the run failed", session.session_id, exc_info=error)
         finally:
             run.scope = None
             session.run_exited(run, outcome)
 
-    async def _after(self, previous: Run | None) -> None:
-        """A turn's executor starts only after the previous one has exited."""
-        if previous is None:
-            return
+    async def _after(self, previous: Sequence[Run]) -> None:
+        """A turn's executor starts only after those of the turns before have exited."""
         with anyio.move_on_after(self.grace_s):
-            await previous.exited.wait()
-        if not previous.is_over:
+            for run in previous:
+                await run.exited.wait()
+        if not all(run.is_over for run in previous):
             raise AgentSessionError(
                 "the work of the turn before did not end", fix="close the session and load it", id="abort-timeout"
             )
 
     async def _call(self, session: BaseSession, run: Run) -> RunResult | None:
-        ctx = RunContext(session, run, self.descriptor.name)
+        working = session.machine.agents.get(None) if run.message is None else None
+        ctx = RunContext(session, run, working[-1] if working else self.descriptor.name)
         if not self.brackets_itself and run.message is not None:
             await ctx.emit(AgentStart(agent_id=self.descriptor.name))
         made = self.run(ctx)
-        result: RunResult | None = None
         if inspect.isawaitable(made):
-            result = await made
-        else:
-            iterator = made
-            try:
-                async for event in iterator:
-                    await ctx.emit(event)
-            finally:
-                close = getattr(iterator, "aclose", None)
-                if close is not None:
-                    with anyio.CancelScope(shield=True):
-                        await close()
-        return result
+            return await made
+        try:
+            async for event in made:
+                await ctx.post_any(event)
+        finally:
+            close = getattr(made, "aclose", None)
+            if close is not None:
+                with anyio.CancelScope(shield=True):
+                    await close()
+        return None
 
     def forget(self, session: BaseSession) -> None:
         """The session was closed."""
@@ -281,13 +304,19 @@ class BaseExecutor:
             raise SessionExists(f"session {key.session_id} is open", fix="choose another id")
         kept = None if options.execution.ephemeral else (store or self.store)
         owner = self._owner()
-        if kept is not None:
-            await kept.create(key)
-            await kept.lock(key, owner)
         session = BaseSession(self, key, options, kept, owner)
+        session.ending.deadline_of(options.execution)
         self._sessions[key] = session
-        try:
-            session.begin(
+        if kept is not None:
+            try:
+                await kept.create(key)
+            except BaseException:
+                self.forget(session)
+                raise
+        async with self._starting(session, kept, key):
+            if kept is not None:
+                await kept.lock(key, owner)
+            session.recorder.record(
                 Initialize(
                     protocol_version=PROTOCOL_VERSION,
                     workspace=options.workspace,
@@ -298,16 +327,26 @@ class BaseExecutor:
                 )
             )
             if options.execution.state:
-                session.state_values.update(options.execution.state)
+                session.recorder.record(SessionUpdate(state_delta=options.execution.state, source="host"))
             await self.on_open(session)
+            session.hooked()
             await session.stored()
+        return session
+
+    @asynccontextmanager
+    async def _starting(self, session: BaseSession, made: RecordStore | None, key: RecordKey) -> AsyncIterator[None]:
+        """If the session cannot be started, close it and remove the record that was ``made`` for it."""
+        try:
+            yield
         except BaseException:
             with anyio.CancelScope(shield=True):
-                await session.aclose()
-                if kept is not None:
-                    await kept.delete(key)
+                try:
+                    await session.aclose()
+                    if made is not None:
+                        await made.delete(key)
+                except Exception:  # logged; why it could not be started is what the caller must hear
+                    _logger.exception("session %s: what was begun could not be removed", key.session_id)
             raise
-        return session
 
     async def load(
         self, session_id: str, options: OpenOptions | None = None, *, store: RecordStore | None = None
@@ -315,23 +354,31 @@ class BaseExecutor:
         """Open a stored session (see ``AgentExecutor.load``). Rules: PER-01, PER-04."""
         self._require("load")
         options = options or OpenOptions()
+        self._check_tools(options)
         kept = self._store_or_raise(store)
         key = self._key(session_id, options.user_id)
         owner = self._owner()
-        await kept.lock(key, owner)
         session = BaseSession(self, key, options, kept, owner)
-        try:
+        deadline_ms = session.ending.deadline_of(options.execution)
+        await kept.lock(key, owner)
+        async with self._starting(session, None, key):
             info = await kept.info(key)
-            session.load_record(await kept.read(key), info.reserved_seq)
-            session.repair()
+            events = await kept.read(key)
+            if not events or not isinstance(events[0], Initialize):
+                raise SessionNotFound(
+                    f"session {session_id} has no beginning: its opening was cut off",
+                    where=f"user {options.user_id}, agent {self.descriptor.name}",
+                    fix="delete it, and open a new session",
+                )
+            check_version(events[0].protocol_version)
+            session.recorder.load(events, info.reserved_seq)
+            session.ending.repair()
             await session.stored()
             self._sessions[key] = session
             await self.on_load(session)
-        except BaseException:
-            with anyio.CancelScope(shield=True):
-                self.forget(session)
-                await kept.unlock(key, owner)
-            raise
+            session.hooked()
+            if session.state == "input_required" and session.machine.turn_id is not None:
+                session.ending.watch_deadline(session.machine.turn_id, deadline_ms)
         return session
 
     async def list(self, user_id: str = "local", *, store: RecordStore | None = None) -> Sequence[RecordInfo]:
@@ -359,14 +406,20 @@ class BaseExecutor:
         """Copy the record up to seq ``at`` under a new id; what is pending there is settled in the fork. PER-05."""
         self._require("fork")
         options = options or OpenOptions()
+        self._check_tools(options)
         kept = self._store_or_raise(store)
         source = self._key(session_id, options.user_id)
-        events = [event for event in await kept.read(source) if event.seq <= at]
+        info = await kept.info(source)
+        if at > info.reserved_seq:
+            raise CursorGone(
+                f"seq {at} is beyond the record", where=f"session {session_id}", expected=f"up to {info.last_seq}"
+            )
         key = self._key(options.session_id or f"s-{secrets.token_hex(8)}", options.user_id)
+        events = [event for event in await kept.read(source) if event.seq <= at]
         copied = [restamp(event, session_id=key.session_id) for event in events]
         owner = self._owner()
         session = BaseSession(self, key, options, kept, owner)
-        session.load_record(copied, at)
+        session.recorder.load(copied, at)
         if not events or session.state == "running":
             raise InvalidInput(
                 f"session {session_id} cannot be forked at seq {at}",
@@ -374,12 +427,14 @@ class BaseExecutor:
                 fix="fork at the seq of a stream_end",
             )
         await kept.create(key)
-        await kept.lock(key, owner)
-        await kept.append(key, copied, reserved_seq=at)
-        self._sessions[key] = session
-        session.settle_fork()
-        await session.stored()
-        await self.on_fork(source, session, at)
+        async with self._starting(session, kept, key):
+            await kept.lock(key, owner)
+            await kept.append(key, copied, reserved_seq=at)
+            self._sessions[key] = session
+            session.ending.settle_fork()
+            await session.stored()
+            await self.on_fork(source, session, at)
+            session.hooked()
         return session
 
     async def rewind(self, session_id: str, to: int, **options: Any) -> None:

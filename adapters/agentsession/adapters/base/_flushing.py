@@ -10,6 +10,8 @@ seqs are reserved in blocks, and nothing beyond the reserved block is shown.
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from typing import Final
 
 import anyio
@@ -20,24 +22,31 @@ from agentsession.protocol import AgentSessionError, Event, RecordKey, RecordSto
 
 __all__ = ["Flusher"]
 
+_logger = logging.getLogger("agentsession.adapters")
+
 _BLOCK: Final = 4096
 """How many seqs are reserved at a time: one write without events per block of deltas, a gap of a block per load."""
 
 
 class Flusher:
-    """Writes one session's events to its store."""
+    """Writes one session's events to its store. A write that fails is the last: ``on_failure`` stops the session."""
 
-    def __init__(self, log: EventLog, group: TaskGroup, store: RecordStore | None, key: RecordKey) -> None:
+    def __init__(
+        self,
+        log: EventLog,
+        group: TaskGroup,
+        store: RecordStore | None,
+        key: RecordKey,
+        on_failure: Callable[[AgentSessionError], None],
+    ) -> None:
         self._log = log
         self._group = group
         self._store = store
         self._key = key
+        self._on_failure = on_failure
         self._queue: list[Event] = []
-        self._stored = 0
-        """How many events of the log were taken: those up to here that are durable are stored or in ``_queue``."""
         self._reserved = 0
         self._writing = False
-        self._idle: anyio.Event | None = None
         self.failure: AgentSessionError | None = None
 
     def loaded(self, reserved_seq: int) -> None:
@@ -57,9 +66,6 @@ class Flusher:
         log.append(event, visible=False)
         if durable:
             self._queue.append(event)
-        self._start()
-
-    def _start(self) -> None:
         if not self._writing and self.failure is None:
             self._writing = True
             self._group.start_soon(self._write, name="agentsession flush")
@@ -73,11 +79,14 @@ class Flusher:
                 while self._queue or log.visible < len(log.events):
                     batch, self._queue = self._queue, []
                     last = log.events[-1]
-                    if last.seq > self._reserved - _BLOCK // 4:
-                        self._reserved = last.seq + _BLOCK
-                    await store.append(self._key, batch, reserved_seq=self._reserved)
+                    reserved = self._reserved
+                    if last.seq > reserved - _BLOCK // 4:
+                        reserved = last.seq + _BLOCK
+                    await store.append(self._key, batch, reserved_seq=reserved)
+                    self._reserved = reserved
                     log.show(self._count_through(last))
         except Exception as error:
+            _logger.exception("session %s: the record could not be stored", self._key.session_id)
             self.failure = SessionError(
                 "the record could not be stored; the session was stopped",
                 where=f"session {self._key.session_id}",
@@ -86,12 +95,10 @@ class Flusher:
                 id="record-store",
             )
             self.failure.__cause__ = error
-            log.close(self.failure)
+            self._queue.clear()
+            self._on_failure(self.failure)
         finally:
             self._writing = False
-            idle, self._idle = self._idle, None
-            if idle is not None:
-                idle.set()
 
     def _count_through(self, last: Event) -> int:
         events = self._log.events
@@ -101,10 +108,10 @@ class Flusher:
         return index
 
     async def flushed(self) -> None:
-        """Wait until everything that was appended is stored. Raises what storing failed with."""
-        while self._writing and self.failure is None:
-            if self._idle is None:
-                self._idle = anyio.Event()
-            await self._idle.wait()
-        if self.failure is not None:
-            raise self.failure
+        """Wait until what has been appended by now is stored. Raises what storing failed with."""
+        log = self._log
+        target = log.events[-1].seq if log.events else 0
+        while log.shown_seq < target:
+            if self.failure is not None:
+                raise self.failure
+            await log.changed()

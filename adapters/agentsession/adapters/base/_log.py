@@ -7,19 +7,26 @@ ORD-05, ORD-11, PER-02. May import: ``agentsession.protocol``, anyio.
 are *visible* to readers only up to :attr:`EventLog.visible`, which the flusher moves when the store has them.
 
 *Backpressure.* A reader that was entered and has once caught up holds the producer when it falls a full window behind.
-The producer asks :meth:`EventLog.is_full`; closings do not ask.
+The producer asks :meth:`EventLog.is_full`; closings do not ask. A store that falls some windows behind holds it too.
 """
 
 from __future__ import annotations
 
 import bisect
 from collections.abc import Collection
+from typing import Final
 
 import anyio
 
 from agentsession.protocol import AgentSessionError, Event, is_ephemeral
 
 __all__ = ["Cursor", "EventLog"]
+
+_STORE_WINDOWS: Final = 4
+"""How many windows may be appended and not stored yet, before a slow store holds the producer."""
+
+_KEPT_WINDOWS: Final = 64
+"""How many windows a reader that does not hold the producer may lag before deltas of ended streams go without it."""
 
 
 class Cursor:
@@ -45,7 +52,7 @@ class EventLog:
         self.closed = False
         """Nothing will be appended any more."""
         self.failure: AgentSessionError | None = None
-        """What readers that are cut off get instead of an end."""
+        """Why readers that are cut off are."""
         self._cursors: list[Cursor] = []
         self._wake: anyio.Event | None = None
         self._room: anyio.Event | None = None
@@ -69,6 +76,18 @@ class EventLog:
         if count > self.visible:
             self.visible = count
             self.wake()
+            if self._room is not None and not self.is_full():
+                self._make_room()
+
+    @property
+    def shown_seq(self) -> int:
+        """The last seq that readers may see, 0 for none."""
+        return self.events[self.visible - 1].seq if self.visible else 0
+
+    @property
+    def readers(self) -> int:
+        """How many readers are attached."""
+        return len(self._cursors)
 
     def wake(self) -> None:
         """Wake everyone who waits for something to change."""
@@ -83,23 +102,23 @@ class EventLog:
         await self._wake.wait()
 
     def close(self, failure: AgentSessionError | None = None) -> None:
-        """Nothing follows. Readers that wait end, or raise ``failure`` when their stream never ended."""
+        """Nothing follows. Readers that wait end, or raise :class:`ConnectionLost` when their stream has no end."""
         self.closed = True
         self.failure = failure
         self.wake()
         self._make_room()
 
     def is_full(self) -> bool:
-        """Whether a live reader is a full window behind."""
+        """Whether a live reader is a full window behind, or the store is some windows behind."""
         length = len(self.events)
         if length < self._full_at or self.closed:
             return False
         slowest = min((cursor.index for cursor in self._cursors if cursor.live), default=length)
-        self._full_at = slowest + self.window
+        self._full_at = min(slowest + self.window, self.visible + _STORE_WINDOWS * self.window)
         return length >= self._full_at
 
     async def room(self) -> None:
-        """Wait until no live reader is a full window behind."""
+        """Wait until :meth:`is_full` is no longer so."""
         while self.is_full():
             if self._room is None:
                 self._room = anyio.Event()
@@ -109,9 +128,12 @@ class EventLog:
 
     def attach(self, after: int) -> Cursor:
         """A new reader behind the event with seq ``after``."""
-        cursor = Cursor(bisect.bisect_right(self.events, after, key=lambda event: event.seq), after)
+        cursor = Cursor(self._index_after(after), after)
         self._cursors.append(cursor)
         return cursor
+
+    def _index_after(self, seq: int) -> int:
+        return bisect.bisect_right(self.events, seq, key=lambda event: event.seq)
 
     def enter(self, cursor: Cursor) -> None:
         """The reader promises to read on or to leave: from when it has caught up, it bounds the producer."""
@@ -124,8 +146,13 @@ class EventLog:
             cursor.live = True
             self._full_at = 0
 
+    @property
+    def has_waiters(self) -> bool:
+        """Whether a producer waits for room."""
+        return self._room is not None
+
     def advanced(self, cursor: Cursor) -> None:
-        """Called by a live reader after each event: it may have made room."""
+        """Called by a live reader after an event while a producer waits: it may have made room."""
         if self._room is not None and len(self.events) - cursor.index < self.window // 2 + 1:
             self._full_at = 0
             if not self.is_full():
@@ -147,9 +174,13 @@ class EventLog:
     # -- forgetting ---------------------------------------------------------------------------------------------------
 
     def forget_ephemerals(self, ended_streams: Collection[str]) -> None:
-        """Drop the deltas of ended streams that every reader has passed; their seqs stay gaps."""
-        passed = min((cursor.index for cursor in self._cursors), default=self.visible)
-        passed = min(passed, self.visible)
+        """Drop the deltas of ended streams that every reader has passed; their seqs stay gaps.
+
+        A reader that lags far behind without holding the producer does not keep them: it may miss what is ephemeral.
+        """
+        lagging = len(self.events) - _KEPT_WINDOWS * self.window
+        places = (cursor.index for cursor in self._cursors if cursor.live or cursor.index >= lagging)
+        passed = min(min(places, default=self.visible), self.visible)
         start = self._pruned
         if passed <= start:
             return
@@ -166,4 +197,7 @@ class EventLog:
         self.visible -= dropped
         self._full_at = 0
         for cursor in self._cursors:
-            cursor.index -= dropped
+            if cursor.index >= passed:
+                cursor.index -= dropped
+            elif cursor.index > start:
+                cursor.index = self._index_after(cursor.seq)

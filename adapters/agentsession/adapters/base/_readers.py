@@ -1,20 +1,26 @@
 """Readers: plain loops over the record. Leaving one stops nothing.
 
-Not for: producing. Rules carried: LIFE-06, LIFE-08, ORD-03 to ORD-10. May import: ``agentsession.protocol``, ``_log``.
+Not for: producing. Rules carried: LIFE-06, LIFE-08, ORD-03 to ORD-10. May import: ``agentsession.protocol``,
+anyio, ``_log``.
 
-No task and no cancel scope belongs to a reader, so it can be opened in one task, read in another and dropped in a third.
+No task and no cancel scope belongs to a reader, so it can be opened in one task, read in another, dropped in a third.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
+
+from anyio.lowlevel import checkpoint
 
 from agentsession.adapters.base._log import EventLog
 from agentsession.protocol import ConnectionLost, Event, Receipt, StreamEnd
 
 __all__ = ["LogReader", "LogStream"]
+
+_BREATH: Final = 256
+"""A reader that is behind gives the loop a turn this often."""
 
 
 class LogReader:
@@ -40,6 +46,7 @@ class LogReader:
         self._filtered = types is not None or stream_id is not None or thread_id is not None
         self._stream_ended = stream_ended
         self._done = False
+        self._breath = 0
 
     @property
     def cursor(self) -> int:
@@ -53,46 +60,49 @@ class LogReader:
         log, place = self._log, self._place
         while not self._done:
             if place.index < log.visible:
+                self._breath += 1
+                if self._breath >= _BREATH:
+                    self._breath = 0
+                    await checkpoint()
+                    continue  # the log may have dropped what it had at this place
                 event = log.events[place.index]
                 place.index += 1
                 place.seq = event.seq
                 if place.live:
-                    log.advanced(place)
+                    if log.has_waiters:
+                        log.advanced(place)
                 elif place.entered:
                     log.caught_up(place)
                 if self._filtered:
-                    if event.stream_id == self._stream_id and isinstance(event, StreamEnd):
+                    stream_id = self._stream_id
+                    if stream_id is not None and event.stream_id == stream_id and isinstance(event, StreamEnd):
                         self._leave()
                     if not self._wanted(event):
                         continue
                 return event
+            self._breath = 0
             if not await self._more():
                 self._leave()
         raise StopAsyncIteration
 
     async def _more(self) -> bool:
-        """Wait for more to read; whether there can be any."""
+        """Wait for more to read; whether there can be any. Raises :class:`ConnectionLost`."""
         log = self._log
         if not self._follow:
             return False
-        if self._stream_id is not None and self._stream_ended is not None and self._stream_ended(self._stream_id):
-            # Ended, and shown to its end? Then there is no more; else the store still has to catch up.
-            if self._place.index >= len(log.events):
-                return False
-        if log.closed and self._place.index >= log.visible:
+        of_stream = self._stream_id is not None
+        if of_stream and self._stream_ended is not None and self._stream_ended(self._stream_id or ""):
+            return False  # its end was before the cursor
+        if log.closed:
             failure = log.failure
-            ended = self._stream_id is not None and self._stream_ended is not None and self._stream_ended(self._stream_id)
-            if failure is not None and not ended:
-                self._leave()
-                raise failure
-            if self._stream_id is not None and not ended:
-                self._leave()
-                raise ConnectionLost(
-                    "the session was closed before the stream ended",
-                    where=f"stream {self._stream_id}",
-                    fix="load the session: it closes the stream",
-                )
-            return False
+            if failure is None and not of_stream:
+                return False
+            self._leave()
+            raise ConnectionLost(
+                failure.what if failure is not None else "the session was closed before the stream ended",
+                where=failure.where if failure is not None else f"stream {self._stream_id}",
+                fix=(failure.fix if failure is not None else None) or "load the session: it closes the stream",
+            ) from failure
         await log.changed()
         return True
 

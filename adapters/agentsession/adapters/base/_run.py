@@ -11,7 +11,7 @@ requests are pending, and is called again with the answers). Both look the same 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 
 import anyio
 
@@ -39,6 +39,10 @@ class Reply:
         """Whether every request has its answer."""
         return len(self.answers) == len(self.ids)
 
+    def complete_with(self, held: Container[str]) -> bool:
+        """Whether every request has its answer, or has one among ``held``."""
+        return all(request_id in self.answers or request_id in held for request_id in self.ids)
+
     def release(self) -> None:
         """Let the waiting context go on."""
         self.released = True
@@ -64,6 +68,8 @@ class Outcome:
     reason: str | None = None
     data: dict[str, object] | None = None
     error: BaseException | None = None
+    cancelled: bool = False
+    """It was cancelled, by the session or from elsewhere."""
 
 
 class Run:
@@ -76,31 +82,43 @@ class Run:
         message: MessageInput | None,
         answers: Mapping[str, Answer],
         options: ExecutionOptions,
-        previous: Run | None,
+        previous: Sequence[Run] = (),
     ) -> None:
         self.turn_id = turn_id
         self.message = message
         self.answers = answers
         self.options = options
-        self.previous = previous
+        self.previous = list(previous)
+        """Runs of earlier turns that have not exited yet: this one starts after them."""
+        self.breath = 0
+        """How often the run has emitted since it last gave the loop a turn."""
         self.busy = 1
+        """How many contexts work, that is, do not wait for the host."""
         self.replies: list[Reply] = []
         self.kept: dict[str, Answer] = {}
         """Every answer that came during this run, for waits that are registered after it came."""
+        self.posted: dict[str, None] = {}
+        """Requests that were emitted to be re-entered with their answers."""
+        self.asked: dict[str, None] = {}
+        """What the last pause asked: what a re-entered run is given the answers of."""
         self.dead: set[str] = set()
         """Requests whose wait died inside while no stream was open: they answer stale."""
-        self.posted: list[str] = []
-        """Requests that were emitted without a wait: what a re-entered run is called again for."""
+        self.broken: list[tuple[str | None, str]] = []
+        """Threads that an exception left while no stream was open, and with which reason their agents end."""
+        self.woken = False
+        """A context that waited goes on without its answers, while no stream is open."""
         self.muted = False
         """Its turn was settled: nothing that it emits is recorded."""
         self.aborting: str | None = None
-        """The cause, once an abort was asked for."""
+        """The cause, once the end of the turn was asked for."""
+        self.end_reason = "aborted"
+        """The reason of the stream_end when :attr:`aborting` is set."""
         self.outcome: Outcome | None = None
         self.exited = anyio.Event()
         self.scope: anyio.CancelScope | None = None
         self.on_abort: list[Callable[[], float | None]] = []
         self.attach: anyio.Event | None = None
-        """Set while a stream is open; ``None`` stands for an open stream that nobody waited for."""
+        """Set while no stream is open for this run; what its emits wait on."""
         self.holding = 0
         """How many tasks of the run wait for the next stream to emit something."""
 
@@ -112,9 +130,15 @@ class Run:
     def reply(self, ids: list[str], *, counts: bool) -> Reply:
         """Register a wait for ``ids``."""
         reply = Reply(ids, counts=counts)
-        reply.answers.update({id: self.kept[id] for id in ids if id in self.kept})
+        reply.answers.update({request_id: self.kept[request_id] for request_id in ids if request_id in self.kept})
+        for request_id in ids:
+            self.posted.pop(request_id, None)
         self.replies.append(reply)
         return reply
+
+    def waits_for(self, request_id: str) -> bool:
+        """Whether a context waits for that request's answer."""
+        return any(request_id in reply.ids for reply in self.replies)
 
     def deliver(self, answer: Answer) -> None:
         """Keep ``answer`` for whoever waits for it."""
@@ -146,6 +170,7 @@ class Run:
     def unpause(self) -> None:
         """A stream is open again."""
         attach, self.attach = self.attach, None
+        self.woken = False
         if attach is not None:
             attach.set()
 

@@ -9,19 +9,20 @@ Each function yields events for the session to record; it never raises and never
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any
 
 from agentsession.protocol import (
     AgentEnd,
     AgentStart,
-    ContentPart,
     ElicitationResponse,
     Event,
     Message,
     OpenAgent,
     RequestState,
     SessionMachine,
+    Text,
+    Thought,
     ToolResponse,
     merge_parts,
 )
@@ -49,36 +50,39 @@ def settle_requests(requests: Iterable[RequestState], *, waiting: bool = True, s
 
 
 def close_messages(
-    machine: SessionMachine, log: Sequence[Event], *, interrupted: bool, thread_id: str | None = None, only: bool = False
+    machine: SessionMachine, log: Sequence[Event], ids: Iterable[str], *, interrupted: bool
 ) -> Iterator[Event]:
-    """The closing event of each open message (with ``only``: of that thread), with the whole of its deltas."""
-    for message_id, talk in list(machine.open_messages.items()):
-        if only and talk.thread_id != thread_id:
-            continue
-        parts: list[ContentPart] = []
-        first: Message | None = None
+    """The closing event of each of these open messages, with the whole of its deltas."""
+    for message_id in ids:
+        talk = machine.open_messages[message_id]
+        said = sum(len(piece) for pieces in talk.texts.values() for piece in pieces)
+        found: list[Message] = []
         for event in reversed(log):
             if isinstance(event, Message) and event.message_id == message_id:
-                parts[:0] = event.content
-                first = event
-                if event.index in (0, None) and event.index is not None:
+                found.append(event)
+                if event.index == 0 and _length(found) == said:
                     break
             elif event.stream_id != machine.stream_id:
                 break
         yield Message(
             message_id=message_id,
             role=talk.role,
-            content=merge_parts(parts),
+            content=merge_parts([part for event in reversed(found) for part in event.content]),
             interrupted=interrupted,
             agent_id=talk.agent_id,
             thread_id=talk.thread_id,
-            source=first.source if first is not None else "agent",
+            source=found[-1].source if found else "agent",
         )
 
 
-def close_agents(machine: SessionMachine, reason: str) -> Iterator[Event]:
-    """agent_end for every open agent, children's threads before their parents'."""
-    for thread in sorted(machine.agents, key=lambda item: _depth(machine, item), reverse=True):
+def _length(messages: Sequence[Message]) -> int:
+    return sum(len(part.text) for item in messages for part in item.content if isinstance(part, (Text, Thought)))
+
+
+def close_agents(machine: SessionMachine, reason: str, threads: Container[str | None] | None = None) -> Iterator[Event]:
+    """agent_end for every open agent (of these threads), children's threads before their parents'."""
+    chosen = [thread for thread in machine.agents if threads is None or thread in threads]
+    for thread in sorted(chosen, key=lambda item: _depth(machine, item), reverse=True):
         for agent in reversed(machine.agents.get(thread, ())[:]):
             yield AgentEnd(agent_id=agent, thread_id=thread, reason=reason)
 

@@ -72,16 +72,44 @@ _DELTA_FIELDS = Message(message_id="m", content=[], partial=True, index=0).__dic
 _DELTA_GIVEN = _STAMPS | {"message_id", "role", "content", "partial", "index"}
 
 
-def delta(kind: str, text: str, message: dict[str, Any], stamps: dict[str, Any]) -> Message:
+def delta(
+    kind: str,
+    text: str,
+    message_id: str,
+    role: str,
+    index: int,
+    id: str,
+    seq: int,
+    timestamp: str,
+    session_id: str,
+    stream_id: str | None,
+    turn_id: str | None,
+    agent_id: str | None,
+    thread_id: str | None,
+) -> Message:
     """A stamped partial message of one text or thought part: by far the most frequent event, so made in one go.
 
-    ``text`` is a repaired string (the caller's joiner made it), ``message`` gives message_id, role and index, ``stamps``
-    the base fields.
+    ``text`` is a repaired string: the caller's joiner made it.
     """
     part_type, part_fields = _PARTS[kind]
     part = part_type.__new__(part_type)
-    _set(part, "__dict__", {**part_fields, "text": text})
+    fields = part_fields.copy()
+    fields["text"] = text
+    _set(part, "__dict__", fields)
     _set(part, "__pydantic_fields_set__", {"text"})
     _set(part, "__pydantic_extra__", {})
     _set(part, "__pydantic_private__", None)
-    return _build(Message, {**_DELTA_FIELDS, **message, **stamps, "content": [part]}, set(_DELTA_GIVEN), {})
+    fields = _DELTA_FIELDS.copy()
+    fields["message_id"] = message_id
+    fields["role"] = role
+    fields["index"] = index
+    fields["content"] = [part]
+    fields["id"] = id
+    fields["seq"] = seq
+    fields["timestamp"] = timestamp
+    fields["session_id"] = session_id
+    fields["stream_id"] = stream_id
+    fields["turn_id"] = turn_id
+    fields["agent_id"] = agent_id
+    fields["thread_id"] = thread_id
+    return _build(Message, fields, set(_DELTA_GIVEN), {})

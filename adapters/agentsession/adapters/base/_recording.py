@@ -1,0 +1,265 @@
+"""The record of one session in this process: stamp, check, append, in one synchronous step.
+
+Not for: when to record what (``_turns.py``, ``_ending.py``) or the host's calls (``_session.py``). Rules carried:
+LIFE-06, ORD-01, ORD-02, PER-02, PER-03. May import: ``agentsession.protocol``, the modules beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, TypeVar
+
+from anyio.abc import TaskGroup
+
+from agentsession.adapters.base._clock import EventClock, Milliseconds
+from agentsession.adapters.base._flushing import Flusher
+from agentsession.adapters.base._log import EventLog
+from agentsession.adapters.base._readers import LogReader, LogStream
+from agentsession.adapters.base._stamping import delta, stamp
+from agentsession.protocol import (
+    AgentSessionError,
+    CursorGone,
+    ElicitationRequest,
+    ElicitationResponse,
+    Event,
+    HostCapabilities,
+    Message,
+    PendingRequest,
+    Receipt,
+    RecordKey,
+    RecordStore,
+    SessionClosed,
+    SessionMachine,
+    SessionUpdate,
+    StreamEnd,
+    ToolRequest,
+    ToolResponse,
+)
+
+__all__ = ["Recorder"]
+
+E = TypeVar("E", bound=Event)
+
+
+class Recorder:
+    """Everything that enters a session's record goes through here; what the record tells is kept here."""
+
+    def __init__(
+        self,
+        key: RecordKey,
+        host: HostCapabilities,
+        *,
+        window: int,
+        now: Milliseconds | None,
+        group: TaskGroup,
+        store: RecordStore | None,
+        on_failure: Callable[[AgentSessionError], None],
+    ) -> None:
+        self.key = key
+        self.machine = SessionMachine(host_kinds=host.elicitation_kinds)
+        self.log = EventLog(window)
+        self.flusher = Flusher(self.log, group, store, key, on_failure)
+        self.seq = 0
+        """The last seq that was taken."""
+        self.turns = 0
+        """How many turns the record has, the present one included."""
+        self.requests: dict[str, PendingRequest] = {}
+        """The request events that have no response yet."""
+        self.state_values: dict[str, Any] = {}
+        """The session's state, as far as updates and state deltas tell."""
+        self.idempotency: dict[str, tuple[str, int]] = {}
+        """Idempotency key → turn id, and the seq before its first event."""
+        self.on_response: Callable[[ToolResponse | ElicitationResponse], None] | None = None
+        """Told of every response, in the step that records it."""
+        self._ends: dict[str, int] = {}
+        """The seq of each stream's end."""
+        self._clock = EventClock(now)
+        self._opening: tuple[str, str] | None = None
+        self._last_turn: str | None = None
+        self._id_prefix = ""
+        self._id_count = 0
+
+    # -- ids ----------------------------------------------------------------------------------------------------------
+
+    def new_id(self, prefix: str) -> str:
+        """An id that this session never used: a count, with the load's first seq before it once it was loaded.
+
+        Hosts and executors may choose ids too, so what the record knows already is passed over.
+        """
+        machine = self.machine
+        while True:
+            self._id_count += 1
+            made = f"{prefix}{self._id_prefix}{self._id_count}"
+            if not (
+                machine.is_closed_message(made)
+                or made in machine.requests
+                or machine.is_resolved(made)
+                or made in machine.open_messages
+            ):
+                return made
+
+    def begin_stream(self, turn_id: str | None = None) -> tuple[str, str]:
+        """The stream and turn id that the next event opens; a new turn unless ``turn_id`` names the waiting one."""
+        turn_id = turn_id or self.new_id("t")
+        self._opening = (self.new_id("s"), turn_id)
+        return self._opening
+
+    @property
+    def is_opening(self) -> bool:
+        """Whether a stream was begun and has no event yet."""
+        return self._opening is not None
+
+    # -- recording ----------------------------------------------------------------------------------------------------
+
+    def record(self, event: E, agent_id: str | None = None, thread_id: str | None = None) -> E:
+        """Add ``event`` to the record; the stamped event. Raises :class:`ProtocolViolation` and adds nothing."""
+        machine = self.machine
+        if machine.state == "closed":
+            raise SessionClosed("the session is closed", where=f"session {self.key.session_id}")
+        stream_id, turn_id = machine.stream_id, machine.turn_id
+        opening = self._opening
+        if opening is not None and stream_id is None:
+            stream_id, turn_id = opening
+        seq = self.seq + 1
+        made = stamp(
+            event,
+            id=f"e{seq}",
+            seq=seq,
+            timestamp=self._clock.stamp(),
+            session_id=self.key.session_id,
+            stream_id=stream_id,
+            turn_id=turn_id,
+            agent_id=event.agent_id or agent_id,
+            thread_id=event.thread_id or thread_id,
+            source=event.source,
+        )
+        machine.feed(made)
+        self.seq = seq
+        if opening is not None:
+            self._opening = None
+            self._count_turn(turn_id)
+        self._note(made)
+        self.flusher.append(made)
+        return made
+
+    def record_delta(
+        self, kind: str, text: str, message_id: str, role: str, index: int, agent_id: str, thread_id: str | None
+    ) -> None:
+        """What :meth:`record` does, for a partial message of one part: the same steps with nothing made twice."""
+        machine = self.machine
+        seq = self.seq + 1
+        made = delta(
+            kind,
+            text,
+            message_id,
+            role,
+            index,
+            f"e{seq}",
+            seq,
+            self._clock.stamp(),
+            self.key.session_id,
+            machine.stream_id,
+            machine.turn_id,
+            agent_id,
+            thread_id,
+        )
+        machine.feed(made)
+        self.seq = seq
+        self.flusher.append(made)
+
+    def _count_turn(self, turn_id: str | None) -> None:
+        if turn_id is not None and turn_id != self._last_turn:
+            self._last_turn = turn_id
+            self.turns += 1
+
+    def _note(self, event: Event) -> None:
+        """Keep what must be known of an event that was accepted."""
+        if isinstance(event, ToolRequest):
+            if not event.partial:
+                self.requests[event.request_id] = event
+        elif isinstance(event, ElicitationRequest):
+            self.requests[event.request_id] = event
+        elif isinstance(event, (ToolResponse, ElicitationResponse)):
+            self.requests.pop(event.request_id, None)
+            if self.on_response is not None:
+                self.on_response(event)
+        elif isinstance(event, StreamEnd):
+            if event.stream_id is not None:
+                self._ends[event.stream_id] = event.seq
+        elif isinstance(event, SessionUpdate):
+            if event.state_delta is not None:
+                self.state_values.update(event.state_delta)
+            if isinstance(event.state_snapshot, dict):
+                self.state_values = dict(event.state_snapshot)
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    @property
+    def shown_seq(self) -> int:
+        """The last seq that readers may see."""
+        return self.log.shown_seq
+
+    def has_shown_end(self, stream_id: str) -> bool:
+        """Whether readers may see that stream's end: its stream_end is stored."""
+        end = self._ends.get(stream_id)
+        return end is not None and end <= self.log.shown_seq
+
+    def stream_reader(self, stream_id: str, turn_id: str, after: int, receipts: Sequence[Receipt] = ()) -> LogStream:
+        """A reader of one stream."""
+        return LogStream(
+            self.log,
+            stream_id=stream_id,
+            turn_id=turn_id,
+            after=after,
+            receipts=receipts,
+            stream_ended=self.has_shown_end,
+        )
+
+    def reader(
+        self,
+        after: int | None,
+        follow: bool,
+        types: Collection[str] | None,
+        stream_id: str | None,
+        thread_id: str | None,
+    ) -> LogReader:
+        """A reader from a cursor. Raises :class:`CursorGone` beyond the last seq. Rule: ORD-07."""
+        cursor = 0 if after is None else after
+        if not 0 <= cursor <= self.seq:
+            raise CursorGone(
+                f"cursor {cursor} is beyond the record",
+                where=f"session {self.key.session_id}",
+                expected=f"0 to {self.seq}",
+                fix=f"read from {self.seq}, or from the start",
+            )
+        return LogReader(
+            self.log,
+            after=cursor,
+            follow=follow,
+            types=types,
+            stream_id=stream_id,
+            thread_id=thread_id,
+            stream_ended=self.has_shown_end,
+        )
+
+    # -- loading ------------------------------------------------------------------------------------------------------
+
+    def load(self, events: Sequence[Event], reserved_seq: int) -> None:
+        """Fill an unused recorder from a stored record, without writing anything."""
+        machine = self.machine
+        # What an earlier host could show decided what was cancelled then; this host's kinds count from now on.
+        kinds, machine.host_kinds = machine.host_kinds, None
+        for event in events:
+            machine.feed(event)
+            self._note(event)
+            self.log.append(event, visible=True)
+            self._count_turn(event.turn_id)
+            key = (event.meta or {}).get("idempotencyKey") if isinstance(event, Message) else None
+            if isinstance(key, str) and event.turn_id is not None:
+                self.idempotency.setdefault(key, (event.turn_id, event.seq - 1))
+        machine.host_kinds = kinds
+        self.seq = max(reserved_seq, machine.seq)
+        self._id_prefix = f"{self.seq}."
+        self.flusher.loaded(self.seq)
+        if events:
+            self._clock.start_after(events[-1].timestamp)

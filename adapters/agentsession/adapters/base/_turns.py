@@ -1,0 +1,415 @@
+"""The runs of one session: starting and continuing turns, answers, and what waits inside a run.
+
+Not for: how a run or a turn ends (``_ending.py``), recording (``_recording.py``). Rules carried: LIFE-07, TOOL-06 to
+TOOL-11, HITL-07, HITL-10, CTL-06, ORD-09. May import: ``agentsession.protocol``, the modules beside it.
+
+Every method is one synchronous step. A turn is worked on by one run that stays open over its pauses, or by one run
+after the other, each called with the answers to what the one before has asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from agentsession.adapters.base._answering import recorded_answer
+from agentsession.adapters.base._readers import LogStream
+from agentsession.adapters.base._run import Reply, Run
+from agentsession.protocol import (
+    AgentStart,
+    Answer,
+    ContentPart,
+    ElicitationRequest,
+    Error,
+    Event,
+    ExecutionOptions,
+    Initialize,
+    InvalidInput,
+    Message,
+    MessageInput,
+    NothingToContinue,
+    ProtocolViolation,
+    Receipt,
+    RunEnded,
+    StreamActive,
+    StreamEnd,
+)
+
+if TYPE_CHECKING:
+    from agentsession.adapters.base._session import BaseSession
+
+__all__ = ["Steer", "Turns"]
+
+E = TypeVar("E", bound=Event)
+
+
+class Steer:
+    """A steer that was taken: its content is in the record as a user message from now on."""
+
+    __slots__ = ("content", "message_id")
+
+    def __init__(self, message_id: str, content: list[ContentPart]) -> None:
+        self.message_id = message_id
+        self.content = content
+
+
+class Turns:
+    """What runs, what ran, and what waits, of one session."""
+
+    def __init__(self, session: BaseSession) -> None:
+        self._session = session
+        self._executor = session.executor
+        self._recorder = session.recorder
+        self._machine = session.recorder.machine
+        self._answers = session.answers
+        self.run: Run | None = None
+        """The run of the present turn, or the last one."""
+        self.leaving: list[Run] = []
+        """Runs of settled turns that had not exited when their turn was settled."""
+        self.steers: dict[str, Steer] = {}
+
+    # -- starting and continuing --------------------------------------------------------------------------------------
+
+    def start(self, message: MessageInput, options: ExecutionOptions | None) -> LogStream:
+        """Start a turn; settle the one that waits first."""
+        recorder, machine = self._recorder, self._machine
+        key = message.idempotency_key
+        if key is not None and key in recorder.idempotency and machine.state != "closed":
+            return self._reattach(key)
+        machine.check_call("message")
+        self._check_none_opening()
+        self._executor.check_message(message)
+        if message.message_id is not None and machine.is_closed_message(message.message_id):
+            raise InvalidInput(
+                f"message {message.message_id} is in the record already",
+                where=f"session {self._session.session_id}",
+                fix="use a new message_id, or an idempotency_key to attach to its turn again",
+            )
+        merged = self.merged(options, self._session.options.execution)
+        deadline_ms = self._session.ending.deadline_of(merged)
+        self._executor.task_group  # noqa: B018  # raises when the executor is not entered
+        if machine.state == "input_required":
+            self._session.ending.settle_turn("aborted", "superseded")
+        after = recorder.seq
+        stream_id, turn_id = recorder.begin_stream()
+        run = Run(turn_id=turn_id, message=message, answers={}, options=merged, previous=self.unfinished())
+        self.run = run
+        if key is not None:
+            recorder.idempotency[key] = (turn_id, after)
+        recorder.record(
+            Message(
+                message_id=message.message_id or recorder.new_id("m"),
+                role=message.role,
+                content=message.content,
+                source="user",
+                meta=_meta_of(message),
+            )
+        )
+        self._executor.start_run(self._session, run)
+        self._session.ending.watch_deadline(turn_id, deadline_ms)
+        return recorder.stream_reader(stream_id, turn_id, after)
+
+    def _reattach(self, key: str) -> LogStream:
+        """The turn that this message started before: its running stream, or the last one it had."""
+        turn_id, after = self._recorder.idempotency[key]
+        stream_id = self._machine.stream_id if self._machine.turn_id == turn_id else None
+        if stream_id is None:
+            stream_id = next(
+                event.stream_id
+                for event in reversed(self._recorder.log.events)
+                if event.turn_id == turn_id and event.stream_id
+            )
+        return self._recorder.stream_reader(stream_id, turn_id, after)
+
+    def go_on(self, answers: Sequence[Answer], options: ExecutionOptions | None) -> LogStream:
+        """Continue the turn that waits, with ``answers`` or with what came since it paused."""
+        recorder, machine = self._recorder, self._machine
+        machine.check_call("continue")
+        self._check_none_opening()
+        self._executor.task_group  # noqa: B018  # raises when the executor is not entered
+        receipts = self._answers.check(answers)
+        if answers and not any(receipt.ok for receipt in receipts):
+            raise NothingToContinue(
+                "no answer applied: " + "; ".join(f"{item.request_id} {item.status}" for item in receipts),
+                where=f"session {self._session.session_id}",
+                expected=f"answers to {', '.join(self._answers.pending_ids()) or 'nothing'}",
+                fix="answer what session.pending lists",
+            )
+        if not answers and not self._can_go_on():
+            raise NothingToContinue(
+                "nothing was answered since the stream paused",
+                where=f"session {self._session.session_id}",
+                expected=f"answers to {', '.join(self._answers.pending_ids())}",
+                fix="answer with respond() or stream(answers), or abort()",
+            )
+        after = recorder.seq
+        stream_id, turn_id = recorder.begin_stream(cast(str, machine.turn_id))
+        for answer, receipt in zip(answers, receipts, strict=True):
+            if receipt.ok:
+                self._answers.keep(answer)
+        run = self.run
+        if run is None or run.is_over:
+            self._enter_again(run, turn_id, options)
+        else:
+            self._wake(run, options)
+        return recorder.stream_reader(stream_id, turn_id, after, receipts)
+
+    def _check_none_opening(self) -> None:
+        if self._recorder.is_opening:
+            raise StreamActive("a stream is opening", where=f"session {self._session.session_id}", fix="read it first")
+
+    def _can_go_on(self) -> bool:
+        run = self.run
+        if not self._answers.pending_ids():
+            return True
+        if run is None or run.is_over:
+            return False
+        return run.holding > 0 or run.woken or any(reply.complete_with(self._answers.secrets) for reply in run.replies)
+
+    def _wake(self, run: Run, options: ExecutionOptions | None) -> None:
+        """Let a run that stayed open go on, or pause again when nothing in it can."""
+        ending = self._session.ending
+        if options is not None:
+            run.options = self.merged(options, run.options)
+        ending.settle_ids(run.dead)
+        run.dead.clear()
+        all_answered = not self._answers.pending_ids()
+        for reply in list(run.replies):
+            if reply.complete_with(self._answers.secrets):
+                self._answers.take_secrets(reply.ids)
+        if all_answered:
+            self._answers.take_secrets(list(self._answers.secrets))
+        if all_answered or run.holding or run.woken or any(reply.complete for reply in run.replies):
+            ending.reopen()
+            for thread_id, reason in run.broken:
+                ending.break_thread(thread_id, reason)
+            run.broken.clear()
+            run.unpause()
+            run.release_complete()
+        else:
+            ending.end("input_required")
+
+    def _enter_again(self, last: Run | None, turn_id: str, options: ExecutionOptions | None) -> None:
+        """Call the executor again with the answers, once every request of its step has one."""
+        ending = self._session.ending
+        if (
+            last is not None
+            and last.outcome is not None
+            and (last.dead or last.outcome.error or last.outcome.cancelled)
+        ):
+            # It died while it waited: this stream tells how.
+            ending.settle_ids(last.dead)
+            ending.reopen()
+            ending.finish(last)
+            return
+        if self._answers.pending_ids():
+            ending.end("input_required")
+            return
+        secrets = self._answers.take_secrets(list(self._answers.secrets))
+        answers = self.answers_for(last) if last is not None else {**self._answers_of_step(turn_id), **secrets}
+        base = last.options if last is not None else self._session.options.execution
+        ending.reopen()
+        self._start_again(turn_id, answers, self.merged(options, base))
+
+    def enter_on(self, last: Run) -> bool:
+        """The run has returned and all that it has posted is answered already: call it again, in the same stream."""
+        if not any(request_id in last.kept or request_id in self._answers.secrets for request_id in last.posted):
+            return False
+        self._answers.take_secrets(list(self._answers.secrets))
+        last.asked = dict(last.posted)
+        self._start_again(last.turn_id, self.answers_for(last), last.options)
+        return True
+
+    def _start_again(self, turn_id: str, answers: Mapping[str, Answer], options: ExecutionOptions) -> None:
+        self.run = Run(turn_id=turn_id, message=None, answers=answers, options=options)
+        self._executor.start_run(self._session, self.run)
+
+    @staticmethod
+    def answers_for(last: Run) -> dict[str, Answer]:
+        """The answers to what ``last`` has asked."""
+        return {request_id: last.kept[request_id] for request_id in last.asked if request_id in last.kept}
+
+    def _answers_of_step(self, turn_id: str) -> dict[str, Answer]:
+        """The answers of a loaded turn to what its last step asked.
+
+        A stream in which the executor worked brackets its agents; what the last such stream asked is in its end. The
+        answers came in that stream, in later ones, or between streams; the last event of each counts.
+        """
+        asked: set[str] = set()
+        worked: set[str | None] = set()
+        answers: dict[str, Answer] = {}
+        for event in self._recorder.log.events:
+            if event.turn_id != turn_id:
+                continue
+            if isinstance(event, AgentStart):
+                worked.add(event.stream_id)
+            elif isinstance(event, StreamEnd) and event.stream_id in worked:
+                early = (event.data or {}).get("answered")
+                asked = {*event.pending, *(early if isinstance(early, list) else ())}
+            answer = recorded_answer(event)
+            if answer is not None:
+                answers[answer.request_id] = answer
+        return {request_id: answer for request_id, answer in answers.items() if request_id in asked}
+
+    def unfinished(self) -> list[Run]:
+        """Every run that has not exited."""
+        self.leaving = [run for run in self.leaving if not run.is_over]
+        run = self.run
+        return [*self.leaving, run] if run is not None and not run.is_over else list(self.leaving)
+
+    @staticmethod
+    def merged(options: ExecutionOptions | None, base: ExecutionOptions) -> ExecutionOptions:
+        """``base`` with what is given in ``options`` over it."""
+        if options is None:
+            return base
+        given = {name: getattr(options, name) for name in options.model_fields_set}
+        return base.model_copy(update={name: value for name, value in given.items() if value is not None})
+
+    # -- what runs use (through RunContext) ---------------------------------------------------------------------------
+
+    def record_for(self, run: Run, event: E, agent_id: str, thread_id: str | None) -> E:
+        """Record what ``run`` emits, with the context's agent and thread where the event names none."""
+        self._check_open(run)
+        if isinstance(event, (StreamEnd, Initialize)):
+            raise ProtocolViolation(
+                "LIFE-05" if isinstance(event, StreamEnd) else "LIFE-03",
+                f"an executor emits {event.type}, which the session does",
+                where=f"turn {run.turn_id}",
+                fix="return from the run; a RunResult gives the reason",
+            )
+        made = self._recorder.record(event, agent_id, thread_id)
+        if isinstance(made, ElicitationRequest):
+            self._answers.cancel_unsupported(made)
+        elif isinstance(made, Error) and made.fatal and run.scope is not None:
+            run.scope.cancel()  # fatal ends the stream at once: LIFE-18
+        if run.busy <= 0:
+            self.pause_again(run)
+        return made
+
+    def record_delta(
+        self,
+        run: Run,
+        kind: str,
+        text: str,
+        message_id: str,
+        role: str,
+        index: int,
+        agent_id: str,
+        thread_id: str | None,
+    ) -> None:
+        """What :meth:`record_for` does, for a delta."""
+        if run.muted or run is not self.run or run.attach is not None:
+            self._check_open(run)
+        self._recorder.record_delta(kind, text, message_id, role, index, agent_id, thread_id)
+        if run.busy <= 0:
+            self.pause_again(run)
+
+    def _check_open(self, run: Run) -> None:
+        if run.muted or run is not self.run:
+            raise RunEnded("the turn was settled", where=f"turn {run.turn_id}", fix="return from the run")
+        if run.attach is not None:
+            raise RunEnded("no stream is open", where=f"turn {run.turn_id}", fix="await ctx.attached() first")
+
+    def wait_for(self, run: Run, ids: Sequence[str], *, counts: bool) -> Reply:
+        """Register a wait; when it makes the run idle, the stream pauses."""
+        for request_id in ids:
+            if request_id not in run.kept and request_id not in self._machine.requests:
+                self._answers.find(run, request_id)
+        if run.attach is None:
+            self._answers.take_secrets(ids)
+        reply = run.reply(list(ids), counts=counts)
+        if run.muted or run.aborting:
+            run.replies.remove(reply)
+            reply.kill()
+        elif reply.complete:
+            run.replies.remove(reply)
+            reply.release()
+        elif counts:
+            self.idle(run)
+        return reply
+
+    def idle(self, run: Run) -> None:
+        """One context of ``run`` stopped working; the last one pauses the stream."""
+        run.busy -= 1
+        if run.busy <= 0:
+            self.pause(run)
+
+    def pause(self, run: Run) -> bool:
+        """End the stream ``input_required`` if something is pending; whether it was."""
+        if run is not self.run or run.muted or run.aborting or run.attach is not None or not self._machine.pending:
+            return False
+        run.pause()
+        self._session.ending.end("input_required")
+        return True
+
+    def pause_again(self, run: Run) -> None:
+        """Work that no context stands for has emitted what it held, while all contexts wait."""
+        if run.holding == 0:
+            self.pause(run)
+
+    def abandon(self, run: Run, reply: Reply) -> None:
+        """A context stopped waiting without its answers: what it waited for is settled, its answers are stale."""
+        if not reply.released:
+            if reply in run.replies:
+                run.replies.remove(reply)
+            if reply.counts:
+                run.busy += 1
+        self.abandon_ids(run, reply.ids)
+
+    def abandon_ids(self, run: Run, ids: Sequence[str]) -> None:
+        """Nobody waits for these any more."""
+        if run.muted or run is not self.run or run.aborting or self._machine.state == "closed":
+            return
+        open_ids = [request_id for request_id in ids if request_id in self._machine.requests]
+        for request_id in open_ids:
+            self._answers.secrets.pop(request_id, None)
+        if run.attach is None:
+            self._session.ending.settle_ids(open_ids)
+        else:
+            run.dead.update(open_ids)
+            run.woken = True
+
+    def close_thread(self, run: Run, thread_id: str | None, agent_id: str, reason: str = "completed") -> None:
+        """The agent that a context stands for is done: its messages are closed, then the agent."""
+        if run.muted or run is not self.run:
+            return
+        self._check_open(run)
+        self._session.ending.close_thread(thread_id, agent_id, reason)
+
+    def break_thread(self, run: Run, thread_id: str | None, reason: str) -> None:
+        """An exception leaves a thread: what it had open is closed, also below it."""
+        if run.muted or run is not self.run or run.aborting or self._machine.state != "running":
+            if run is self.run and not run.muted and run.attach is not None:
+                run.broken.append((thread_id, reason))
+            return
+        self._session.ending.break_thread(thread_id, reason)
+
+    # -- steering -----------------------------------------------------------------------------------------------------
+
+    def queue_steer(self, content: Sequence[ContentPart]) -> Receipt:
+        """Queue a steer, if a turn runs or waits and is not ending."""
+        run, state = self.run, self._machine.state
+        ends = run is not None and not run.is_over and (run.aborting is not None or run.muted)
+        if state not in ("running", "input_required") or ends or self._machine.fatal:
+            return Receipt(status="rejected", rule="CTL-06", reason="no turn is running or waiting")
+        steer_id = self._recorder.new_id("m")
+        self._machine.queue_steer(steer_id)
+        self.steers[steer_id] = Steer(steer_id, list(content))
+        return Receipt(status="queued", request_id=steer_id)
+
+    def take_steers(self, run: Run, agent_id: str, thread_id: str | None) -> list[Steer]:
+        """Record every queued steer as a user message and hand it to the run. Rule: CTL-06."""
+        self._check_open(run)
+        taken = [self.steers.pop(request_id) for request_id in list(self._machine.steers)]
+        for steer in taken:
+            message = Message(message_id=steer.message_id, role="user", content=steer.content, source="user")
+            self._recorder.record(message, agent_id, thread_id)
+        return taken
+
+
+def _meta_of(message: MessageInput) -> dict[str, Any] | None:
+    given = (message.model_extra or {}).get("_meta")
+    meta = dict(given) if isinstance(given, dict) else {}
+    if message.idempotency_key is not None:
+        meta["idempotencyKey"] = message.idempotency_key
+    return meta or None
