@@ -198,9 +198,23 @@ class RunContext:
             await run.attached()
             await log.room()
 
-    def emit_delta(self, kind: str, text: str, message_id: str, role: str, index: int) -> None:
-        """Record a partial message of one ``text`` or ``thought`` part, in this very step (see :meth:`emit_nowait`)."""
-        self._turns.record_delta(self._run, kind, text, message_id, role, index, self.agent_id, self.thread_id)
+    def emit_delta(
+        self,
+        kind: str,
+        text: str,
+        message_id: str,
+        role: str,
+        index: int,
+        *,
+        agent_id: str | None = None,
+        thread_id: str | None = None,
+    ) -> None:
+        """Record a partial message of one ``text`` or ``thought`` part, in this very step (see :meth:`emit_nowait`).
+
+        ``agent_id`` and ``thread_id`` are those of this context unless given.
+        """
+        agent, thread = agent_id or self.agent_id, thread_id or self.thread_id
+        self._turns.record_delta(self._run, kind, text, message_id, role, index, agent, thread)
 
     def emit_nowait(self, event: E) -> E:
         """Record ``event`` in this very step: for decisions that must not be split, and where awaiting is impossible.
