@@ -11,6 +11,7 @@ from hypothesis import given
 from tests.adapters.adk.strategies import json_objects, parts
 
 from agentsession.adapters.adk import content_to_part, part_to_content
+from agentsession.adapters.adk._values import is_list, is_object
 from agentsession.protocol import (
     Code,
     CodeResult,
@@ -32,9 +33,9 @@ from agentsession.protocol import (
 
 def repaired(value: Any) -> Any:
     """A part's JSON with the text rule of the contract applied: what "nothing lost" can mean for broken text."""
-    if isinstance(value, dict):
+    if is_object(value):
         return {repair_text(key): repaired(item) for key, item in value.items()}
-    if isinstance(value, list):
+    if is_list(value):
         return [repaired(item) for item in value]
     return repair_text(value) if isinstance(value, str) else value
 

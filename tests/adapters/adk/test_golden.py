@@ -10,8 +10,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
+from tests.adapters.adk.make import schema_validator
 
 from agentsession.adapters.adk import map_session, read_adk
 from agentsession.protocol import SessionMachine, event_schema
@@ -44,7 +44,7 @@ def test_the_record_is_as_it_was(path: Path) -> None:
 
 @pytest.mark.parametrize("path", _FILES, ids=lambda path: path.stem)
 def test_the_golden_record_is_valid(path: Path) -> None:
-    validator = jsonschema.Draft202012Validator(event_schema())
+    validator = schema_validator(event_schema())
 
     for event in json.loads(path.read_text())["record"]:
         validator.validate(event)

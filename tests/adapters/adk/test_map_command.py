@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.adapters.adk.make import schema_validator
 
 from agentsession.adapters.adk import _version, map_command
 from agentsession.adapters.adk.map_command import command
@@ -97,13 +98,7 @@ def test_without_adk_it_says_how_to_get_it(
 def test_an_event_that_does_not_validate_is_an_error(
     good: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    class Strict:
-        def iter_errors(self, value: object) -> object:
-            import jsonschema
-
-            return jsonschema.Draft202012Validator({"required": ["never"]}).iter_errors(value)
-
-    monkeypatch.setattr(map_command, "_validator", Strict)
+    monkeypatch.setattr(map_command, "_validator", lambda: schema_validator({"required": ["never"]}))
 
     assert exit_code([good]) == 1
     assert "does not validate" in capsys.readouterr().err

@@ -80,9 +80,19 @@ def _not_found(name: str) -> str:
     raise importlib.metadata.PackageNotFoundError(name)
 
 
+def _cannot(name: str) -> bool:
+    del name
+    return False
+
+
+def _old(name: str) -> str:
+    del name
+    return "1.2.0"
+
+
 def test_a_missing_adk_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.metadata, "version", _not_found)
-    monkeypatch.setattr(_version, "_can_import", lambda name: False)
+    monkeypatch.setattr(_version, "_can_import", _cannot)
 
     with pytest.raises(AdkMissing) as caught:
         require_adk()
@@ -102,7 +112,7 @@ def test_a_vendored_adk_without_metadata_is_taken(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_public_name_asks_for_adk_before_it_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.metadata, "version", lambda name: "1.2.0")
+    monkeypatch.setattr(importlib.metadata, "version", _old)
     monkeypatch.delitem(adk.__dict__, "describe_agent", raising=False)
 
     with pytest.raises(AdkUnsupported):

@@ -89,7 +89,7 @@ def test_a_byte_order_mark_is_no_part_of_the_text() -> None:
 
 
 def test_field_names_of_before_1_0_are_read() -> None:
-    old = {
+    old: dict[str, Any] = {
         "id": "old",
         "context": {"_time": "t", "colour": "red"},
         "past_events": [],
@@ -244,9 +244,9 @@ def test_invocation_events_are_read() -> None:
     assert outline(mapped({"conversation": [turn]}))[1:4] == ["message hi", "agent_start", "message yo"]
 
 
-@pytest.mark.parametrize("wrap", [lambda turns: turns, lambda turns: [{"name": "set", "data": turns}]])
-def test_the_older_lists_of_turns_are_read(wrap: Any) -> None:
-    turns = [
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_the_older_lists_of_turns_are_read(wrapped: bool) -> None:
+    turns: list[Any] = [
         {
             "query": "hello",
             "expected_tool_use": [{"tool_name": "greet", "tool_input": {"who": "me"}}],
@@ -256,7 +256,7 @@ def test_the_older_lists_of_turns_are_read(wrap: Any) -> None:
         {"query": "bye"},
     ]
 
-    made = mapped(wrap(turns))
+    made = mapped([{"name": "set", "data": turns}] if wrapped else turns)
 
     assert [text for text in outline(made) if text.startswith("message")] == [
         "message hello",

@@ -7,9 +7,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import jsonschema
 import pytest
-from google.adk.agents import LlmAgent, ParallelAgent, SequentialAgent
+from google.adk.agents import LlmAgent
 from google.adk.events.event import Event as AdkEvent
 from google.adk.events.event_actions import EventActions
 from google.adk.runners import InMemoryRunner
@@ -18,7 +17,17 @@ from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.long_running_tool import LongRunningFunctionTool
 from google.genai import types
 from hypothesis import given, settings
-from tests.adapters.adk.make import call_part, called, delta, event, responded, said, user_said
+from tests.adapters.adk.make import (
+    call_part,
+    called,
+    delta,
+    event,
+    old_agent,
+    responded,
+    said,
+    schema_validator,
+    user_said,
+)
 from tests.adapters.adk.strategies import histories
 from tests.adapters.adk.test_events import all_of, only
 
@@ -40,7 +49,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # ADK's o
 
 @functools.cache
 def validator() -> Any:
-    return jsonschema.Draft202012Validator(event_schema())
+    return schema_validator(event_schema())
 
 
 def record(events: list[AdkEvent], descriptor: AgentDescriptor | None = None, *, schema: bool = True) -> list[Event]:
@@ -370,8 +379,10 @@ async def test_a_long_running_tool_of_a_real_run() -> None:
 @pytest.mark.anyio
 async def test_a_pipeline_of_a_real_run() -> None:
     model = ScriptedLlm(forever="x")
-    parallel = ParallelAgent(name="par", sub_agents=[LlmAgent(name="b", model=model), LlmAgent(name="c", model=model)])
-    agent = SequentialAgent(name="seq", sub_agents=[LlmAgent(name="a", model=model), parallel])
+    parallel = old_agent(
+        "ParallelAgent", name="par", sub_agents=[LlmAgent(name="b", model=model), LlmAgent(name="c", model=model)]
+    )
+    agent = old_agent("SequentialAgent", name="seq", sub_agents=[LlmAgent(name="a", model=model), parallel])
 
     made = record(await run_adk(agent, "go"), describe_agent(agent))
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentsession.adapters.adk._stream import ArgsWriter, MessageBuffer
+from agentsession.adapters.adk._values import is_list, is_object
 from agentsession.protocol import ContentPart, Text, text_by_type
 
 
@@ -98,10 +99,10 @@ def test_deltas_cut_anywhere_add_up(deltas: list[str]) -> None:
 
 def pieces(value: Any, path: str = "$", cut: int = 2) -> Iterator[types.PartialArg]:
     """The pieces in which Vertex sends arguments: scalars by JSON path, strings cut in pieces."""
-    if isinstance(value, dict):
+    if is_object(value):
         for key, item in value.items():
             yield from pieces(item, f"{path}['{key}']", cut)
-    elif isinstance(value, list):
+    elif is_list(value):
         for index, item in enumerate(value):
             yield from pieces(item, f"{path}[{index}]", cut)
     elif isinstance(value, str):
@@ -117,10 +118,10 @@ def pieces(value: Any, path: str = "$", cut: int = 2) -> Iterator[types.PartialA
 
 def without_empty(value: Any) -> Any:
     """Empty containers have no piece of their own, so they never arrive."""
-    if isinstance(value, dict):
+    if is_object(value):
         kept = {key: without_empty(item) for key, item in value.items()}
         return {key: item for key, item in kept.items() if item not in ({}, [])}
-    if isinstance(value, list):
+    if is_list(value):
         return [item for item in map(without_empty, value) if item not in ({}, [])]
     return value
 

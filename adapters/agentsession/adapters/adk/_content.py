@@ -18,6 +18,7 @@ from typing import Any
 
 from google.genai import types
 
+from agentsession.adapters.adk._values import is_list, is_object
 from agentsession.protocol import (
     Code,
     CodeResult,
@@ -112,10 +113,10 @@ def content_to_part(part: ContentPart) -> types.Part:
     """
     rest = (part.model_extra or {}).get(_ADK)
     wire = _base(part)
-    if isinstance(rest, dict):
+    if is_object(rest):
         _merge(wire, rest)
     call = wire.get("functionCall")
-    if isinstance(call, dict) and not isinstance(call.get("args", {}), dict):
+    if is_object(call) and not is_object(call.get("args", {})):
         del call["args"]  # genai takes an object or nothing
     return types.Part.model_validate(wire)
 
@@ -183,7 +184,7 @@ def _call(rest: dict[str, Any]) -> ContentPart:
     kept: dict[str, Any] = {}
     name = _required(body, "name", "", kept)
     call_id, args = body.pop("id", None), body.pop("args", None)
-    if args is not None and not isinstance(args, dict):  # set past genai's validation: kept as it is
+    if args is not None and not is_object(args):  # set past genai's validation: kept as it is
         kept["args"], args = args, None
     return FunctionCall(id=call_id, name=name, args=args, **_extra(rest, "functionCall", kept | body))
 
@@ -235,7 +236,7 @@ def _base(part: ContentPart) -> dict[str, Any]:
         return {"functionCall": _present({"id": part.id, "name": part.name, "args": part.args})}
     if isinstance(part, FunctionResponse):
         response = part.response
-        if response is not None and not isinstance(response, dict):
+        if response is not None and not is_object(response):
             response = {"result": response}
         return {"functionResponse": _present({"id": part.id, "name": part.name, "response": response})}
     if isinstance(part, UnknownPart) and part.type == _UNKNOWN_TYPE:
@@ -268,7 +269,7 @@ def _merge(wire: dict[str, Any], rest: dict[str, Any]) -> None:
     for key, value in rest.items():
         if value is None:
             wire.pop(key, None)
-        elif isinstance(value, dict) and isinstance(wire.get(key), dict) and key in _DESCEND:
+        elif is_object(value) and is_object(wire.get(key)) and key in _DESCEND:
             _merge(wire[key], value)
         else:
             wire[key] = value
@@ -283,9 +284,9 @@ def _wire(model: Any) -> dict[str, Any]:
 
 def _bytes_as_text(value: Any) -> Any:
     """Bytes of genai's own fields as base64, as genai writes them; a model's or tool's values are for ``to_json``."""
-    if isinstance(value, dict):
+    if is_object(value):
         return {key: item if key in _FOREIGN else _bytes_as_text(item) for key, item in value.items()}
-    if isinstance(value, list):
+    if is_list(value):
         return [_bytes_as_text(item) for item in value]
     return _b64(value) if isinstance(value, bytes) else value
 

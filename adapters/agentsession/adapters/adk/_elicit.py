@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from agentsession.adapters.adk._calls import CallKind
-from agentsession.adapters.adk._values import REDACTED, lossy_json, redact
+from agentsession.adapters.adk._values import REDACTED, is_mapping, is_object, lossy_json, redact
 from agentsession.protocol import repair_text
 
 __all__ = ["CONFIRMATION", "CREDENTIAL", "INPUT", "answer_of", "hint_of", "kind_of", "original_id", "question_of"]
@@ -35,11 +35,11 @@ def kind_of(name: str | None, args: object, long_running: bool) -> CallKind:
     kind = _KINDS.get(name or "")
     if kind is None:
         return "tool"
-    fields = args if isinstance(args, Mapping) else {}
+    fields: Mapping[str, Any] = args if is_mapping(args) else {}
     if kind == "tool_confirmation":
-        shaped = isinstance(_get(fields, "originalFunctionCall", "original_function_call"), Mapping)
+        shaped = is_mapping(_get(fields, "originalFunctionCall", "original_function_call"))
     elif kind == "auth_required":
-        shaped = isinstance(_get(fields, "authConfig", "auth_config"), Mapping)
+        shaped = is_mapping(_get(fields, "authConfig", "auth_config"))
     else:
         shaped = long_running
     return kind if shaped else "tool"
@@ -48,7 +48,7 @@ def kind_of(name: str | None, args: object, long_running: bool) -> CallKind:
 def hint_of(args: Mapping[str, Any]) -> str:
     """The hint of a confirmation: the tool's own words, or the adapter's mark for its gate."""
     confirmation = _get(args, "toolConfirmation", "tool_confirmation")
-    hint = confirmation.get("hint") if isinstance(confirmation, Mapping) else None
+    hint = confirmation.get("hint") if is_mapping(confirmation) else None
     return hint if isinstance(hint, str) else ""
 
 
@@ -56,7 +56,7 @@ def original_id(kind: CallKind, args: Mapping[str, Any]) -> str:
     """The ADK id of the tool call that the question is about; empty when there is none."""
     if kind == "tool_confirmation":
         call = _get(args, "originalFunctionCall", "original_function_call")
-        found = call.get("id") if isinstance(call, Mapping) else None
+        found = call.get("id") if is_mapping(call) else None
     else:
         found = _get(args, "functionCallId", "function_call_id") if kind == "auth_required" else None
     return found if isinstance(found, str) else ""
@@ -96,9 +96,9 @@ def answer_of(kind: CallKind, response: object, *, sealed: bool) -> tuple[str, A
 
 def _confirmation(args: Mapping[str, Any], tool: str | None) -> dict[str, Any]:
     confirmation = _get(args, "toolConfirmation", "tool_confirmation")
-    payload = confirmation.get("payload") if isinstance(confirmation, Mapping) else None
+    payload = confirmation.get("payload") if is_mapping(confirmation) else None
     call = _get(args, "originalFunctionCall", "original_function_call")
-    name = tool or (call.get("name") if isinstance(call, Mapping) else None) or "this tool"
+    name = tool or (call.get("name") if is_mapping(call) else None) or "this tool"
     hint = repair_text(hint_of(args))
     if not hint or _FOR_PROGRAMS in hint:
         hint = f"May {name} run?"
@@ -115,8 +115,8 @@ def _credential(args: Mapping[str, Any], tool: str | None) -> dict[str, Any]:
         "context": redact(config),
     }
     exchanged = _get(config, "exchangedAuthCredential", "exchanged_auth_credential")
-    oauth = exchanged.get("oauth2") if isinstance(exchanged, dict) else None
-    url = _get(oauth, "authUri", "auth_uri") if isinstance(oauth, dict) else None
+    oauth = exchanged.get("oauth2") if is_object(exchanged) else None
+    url = _get(oauth, "authUri", "auth_uri") if is_object(oauth) else None
     if isinstance(url, str) and url:
         out["url"] = url
     return out
@@ -128,7 +128,7 @@ def _input(args: Mapping[str, Any]) -> dict[str, Any]:
         "message": repair_text(message) if isinstance(message, str) and message else "The agent asks for input"
     }
     schema = _get(args, "response_schema", "responseSchema")
-    if isinstance(schema, Mapping):
+    if is_mapping(schema):
         out["requested_schema"] = lossy_json(schema)[0]
     payload = args.get("payload")
     if payload is not None:
@@ -138,7 +138,7 @@ def _input(args: Mapping[str, Any]) -> dict[str, Any]:
 
 def _unwrap(response: object) -> Mapping[str, Any]:
     """The fields of an answer; ADK's clients may wrap them as ``{"response": "…JSON…"}``."""
-    if not isinstance(response, Mapping):
+    if not is_mapping(response):
         return {}
     inner = response.get("response")
     if len(response) == 1 and isinstance(inner, str):
@@ -146,12 +146,12 @@ def _unwrap(response: object) -> Mapping[str, Any]:
             parsed = json.loads(inner)
         except ValueError:
             return response
-        return parsed if isinstance(parsed, dict) else response
+        return parsed if is_object(parsed) else response
     return response
 
 
 def _get(fields: object, *names: str) -> Any:
-    if isinstance(fields, Mapping):
+    if is_mapping(fields):
         for name in names:
             if fields.get(name) is not None:
                 return fields[name]

@@ -38,19 +38,17 @@ def marks_of(event: AdkEvent) -> dict[str, Any]:
     marks: dict[str, Any] = {"eventId": event.id, "invocationId": event.invocation_id}
     if event.branch:
         marks["branch"] = event.branch
-    path = event.node_info.path if event.node_info is not None else ""
-    if path:
-        marks["nodePath"] = path
+    if event.node_info.path:
+        marks["nodePath"] = event.node_info.path
     if event.isolation_scope:
         marks["isolationScope"] = event.isolation_scope
     actions = event.actions
-    if actions is not None:
-        if actions.skip_summarization:
-            marks["skipSummarization"] = True
-        if actions.escalate:
-            marks["escalate"] = True
-        if actions.transfer_to_agent:
-            marks["transferToAgent"] = actions.transfer_to_agent
+    if actions.skip_summarization:
+        marks["skipSummarization"] = True
+    if actions.escalate:
+        marks["escalate"] = True
+    if actions.transfer_to_agent:
+        marks["transferToAgent"] = actions.transfer_to_agent
     finish = code_of(event.finish_reason)
     if finish and finish != "STOP":
         marks["finishReason"] = finish
@@ -125,21 +123,20 @@ def with_marks(common: Mapping[str, Any], **marks: Any) -> dict[str, Any]:
 def action_events(event: AdkEvent, common: Mapping[str, Any]) -> Iterator[Event]:
     """State, artifacts and everything that the contract has no type for; ADK's internal keys are dropped."""
     actions = event.actions
-    if actions is not None:
-        yield from _state(actions.state_delta, common)
-        if actions.artifact_delta:
-            yield from _custom("artifact_delta", actions.artifact_delta, common)
-        if actions.compaction is not None:
-            yield from _compaction(actions.compaction, common)
-        if actions.rewind_before_invocation_id:
-            rewound = {"beforeInvocationId": actions.rewind_before_invocation_id}
-            yield from _custom("rewind", rewound, common)
-        if actions.route is not None:
-            yield from _custom("route", actions.route, common)
-        for widget in actions.render_ui_widgets or ():
-            yield from _custom("ui_widget", widget, common)
-        if actions.set_model_response is not None:
-            yield from _custom("structured_output", actions.set_model_response, common)
+    yield from _state(actions.state_delta, common)
+    if actions.artifact_delta:
+        yield from _custom("artifact_delta", actions.artifact_delta, common)
+    if actions.compaction is not None:
+        yield from _compaction(actions.compaction, common)
+    if actions.rewind_before_invocation_id:
+        rewound = {"beforeInvocationId": actions.rewind_before_invocation_id}
+        yield from _custom("rewind", rewound, common)
+    if actions.route is not None:
+        yield from _custom("route", actions.route, common)
+    for widget in actions.render_ui_widgets or ():
+        yield from _custom("ui_widget", widget, common)
+    if actions.set_model_response is not None:
+        yield from _custom("structured_output", actions.set_model_response, common)
     if event.output is not None:
         yield from _custom("output", event.output, common)
     if event.partial:

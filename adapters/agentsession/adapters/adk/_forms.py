@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from agentsession.adapters.adk._values import clean_id, lossy_json
+from agentsession.adapters.adk._values import clean_id, is_list, is_mapping, is_object, lossy_json
 from agentsession.protocol import AgentSessionError, SchemaError
 
 __all__ = ["NOT_ADK_FIX", "Found", "as_now", "sessions_in", "unknown_fields"]
@@ -71,23 +71,23 @@ def sessions_in(values: Sequence[tuple[str, Any]], name: str, on_error: OnError 
 
 
 def _sessions(value: Any, place: str, name: str, stem: str) -> Iterator[Found]:
-    if isinstance(value, list):
+    if is_list(value):
         yield from _list(value, place, name, stem)
         return
-    if not isinstance(value, dict):
+    if not is_object(value):
         raise _not_adk(name, place, type(value).__name__)
-    if isinstance(value.get("events"), list):
+    if is_list(value.get("events")):
         yield _dump(value, place, name, stem)
         return
     cases = _field(value, "eval_cases", "evalCases")
-    if isinstance(cases, list):
+    if is_list(cases):
         for index, case in enumerate(cases):
             yield _case(case, f"{place}/eval_cases/{index}", name, f"{stem}-{index + 1}" if len(cases) > 1 else stem)
     elif "conversation" in value:
         yield _case(value, place, name, stem)
     elif _field(value, "user_content", "userContent") is not None:
         yield _case({"conversation": [value]}, place, name, stem)
-    elif isinstance(value.get("data"), list):
+    elif is_list(value.get("data")):
         yield _turns(value["data"], f"{place}/data", name, clean_id(value.get("name")) or stem, value)
     elif "query" in value:
         yield _turns([value], place, name, stem, {})
@@ -100,9 +100,9 @@ def _list(values: list[Any], place: str, name: str, stem: str) -> Iterator[Found
         raise _not_adk(name, place, "an empty list")
     if all(_is_event(value) for value in values):
         yield Found(stem, [(f"{place}/{index}", value) for index, value in enumerate(values)])
-    elif all(isinstance(value, dict) and "query" in value for value in values):
+    elif all(is_object(value) and "query" in value for value in values):
         yield _turns(values, place, name, stem, {})
-    elif all(isinstance(value, dict) for value in values):
+    elif all(is_object(value) for value in values):
         for index, value in enumerate(values):
             one = f"{stem}-{index + 1}" if len(values) > 1 else stem
             if _is_event(value):
@@ -110,14 +110,14 @@ def _list(values: list[Any], place: str, name: str, stem: str) -> Iterator[Found
             else:
                 yield from _sessions(value, f"{place}/{index}", name, one)
     else:
-        odd = next(index for index, value in enumerate(values) if not isinstance(value, dict))
+        odd = next(index for index, value in enumerate(values) if not is_object(value))
         raise _not_adk(name, f"{place}/{odd}", type(values[odd]).__name__)
 
 
 def _is_event(value: Any) -> bool:
     """An Event has an author or content, and is none of the forms that hold events."""
     return (
-        isinstance(value, dict)
+        is_object(value)
         and "events" not in value
         and not _EVENT_KEYS.isdisjoint(value)
         and ("type" not in value or "sessionId" not in value)
@@ -128,10 +128,10 @@ def _dump(value: dict[str, Any], place: str, name: str, stem: str) -> Found:
     """A session dump: of today (``state``), or of before 1.0 (``context``, ``past_events``)."""
     events = [(f"{place}/events/{index}", event) for index, event in enumerate(value["events"])]
     past = _field(value, "past_events", "pastEvents")
-    if isinstance(past, list):
+    if is_list(past):
         events = [(f"{place}/past_events/{index}", event) for index, event in enumerate(past)] + events
     state = value.get("state", value.get("context"))
-    if state is not None and not isinstance(state, dict):
+    if state is not None and not is_object(state):
         raise _bad(name, f"{place}/state", type(state).__name__, "an object")
     return Found(
         clean_id(value.get("id")) or stem,
@@ -144,13 +144,13 @@ def _dump(value: dict[str, Any], place: str, name: str, stem: str) -> Found:
 
 def _case(case: Any, place: str, name: str, session_id: str) -> Found:
     """An evaluation case: one session, one invocation a turn."""
-    if not isinstance(case, dict):
+    if not is_object(case):
         raise _bad(name, place, type(case).__name__, "an evaluation case")
     turns = case.get("conversation")
-    if not isinstance(turns, list):
+    if not is_list(turns):
         raise _bad(name, f"{place}/conversation", type(turns).__name__, "a list of invocations")
     given = _field(case, "session_input", "sessionInput")
-    given = given if isinstance(given, dict) else {}
+    given = given if is_object(given) else {}
     app_name = _text(_field(given, "app_name", "appName"))
     events: list[tuple[str, Any]] = []
     for index, turn in enumerate(turns):
@@ -161,12 +161,12 @@ def _case(case: Any, place: str, name: str, session_id: str) -> Found:
         events,
         app_name=app_name,
         user_id=_text(_field(given, "user_id", "userId")),
-        first_state=state if isinstance(state, dict) and state else None,
+        first_state=state if is_object(state) and state else None,
     )
 
 
 def _invocation(turn: Any, place: str, name: str, agent: str, index: int) -> list[tuple[str, Any]]:
-    if not isinstance(turn, dict):
+    if not is_object(turn):
         raise _bad(name, place, type(turn).__name__, "an invocation")
     base = {
         "invocationId": _text(_field(turn, "invocation_id", "invocationId")) or f"invocation-{index + 1}",
@@ -182,7 +182,7 @@ def _invocation(turn: Any, place: str, name: str, agent: str, index: int) -> lis
     if said is not None:
         add("user_content", "user", said)
     between = _field(turn, "intermediate_data", "intermediateData")
-    between = between if isinstance(between, dict) else {}
+    between = between if is_object(between) else {}
     responses = list(_list_of(between, "tool_responses", "toolResponses", place, name))
     for number, use in enumerate(_list_of(between, "tool_uses", "toolUses", place, name)):
         add(f"intermediate_data/tool_uses/{number}", agent, _model_part({"functionCall": use}))
@@ -192,13 +192,13 @@ def _invocation(turn: Any, place: str, name: str, agent: str, index: int) -> lis
             add(f"intermediate_data/tool_responses/{number}", agent, part)
     for number, item in enumerate(_list_of(between, "invocation_events", "invocationEvents", place, name)):
         where = f"intermediate_data/invocation_events/{number}"
-        if not isinstance(item, dict):
+        if not is_object(item):
             raise _bad(name, f"{place}/{where}", type(item).__name__, "an event")
         known = {key: item[key] for key in item if key not in ("author", "content", "invocationIndex", "toolUseIndex")}
         add(where, _text(item.get("author")) or agent, item.get("content"), **known)
     for number, item in enumerate(_list_of(between, "intermediate_responses", "intermediateResponses", place, name)):
         where = f"intermediate_data/intermediate_responses/{number}"
-        if not (isinstance(item, list) and len(item) == 2 and isinstance(item[1], list)):
+        if not (is_list(item) and len(item) == 2 and is_list(item[1])):
             raise _bad(name, f"{place}/{where}", type(item).__name__, "an author and a list of parts")
         add(where, _text(item[0]) or agent, {"role": "model", "parts": item[1]})
     final = _field(turn, "final_response", "finalResponse")
@@ -212,8 +212,8 @@ def _turns(turns: list[Any], place: str, name: str, session_id: str, around: Map
     events: list[tuple[str, Any]] = []
     for index, turn in enumerate(turns):
         where = f"{place}/{index}"
-        if not isinstance(turn, dict) or not isinstance(turn.get("query"), str):
-            raise _bad(name, where, _keys(turn) if isinstance(turn, dict) else type(turn).__name__, "a turn with query")
+        if not is_object(turn) or not isinstance(turn.get("query"), str):
+            raise _bad(name, where, _keys(turn) if is_object(turn) else type(turn).__name__, "a turn with query")
         uses = _list_of(turn, "expected_tool_use", "expectedToolUse", where, name)
         said = _list_of(
             turn, "expected_intermediate_agent_responses", "expectedIntermediateAgentResponses", where, name
@@ -223,7 +223,7 @@ def _turns(turns: list[Any], place: str, name: str, session_id: str, around: Map
             "intermediate_data": {
                 "tool_uses": [_old_use(use) for use in uses],
                 "intermediate_responses": [
-                    [item.get("author"), [{"text": item.get("text")}]] for item in said if isinstance(item, dict)
+                    [item.get("author"), [{"text": item.get("text")}]] for item in said if is_object(item)
                 ],
             },
         }
@@ -232,23 +232,23 @@ def _turns(turns: list[Any], place: str, name: str, session_id: str, around: Map
             made["final_response"] = {"role": "model", "parts": [{"text": reference}]}
         events += _invocation(made, where, name, "agent", index)
     first = _field(around, "initial_state", "initialState")
-    first = first.get("session", first).get("state") if isinstance(first, dict) else None
-    return Found(session_id, events, first_state=first if isinstance(first, dict) and first else None)
+    first = first.get("session", first).get("state") if is_object(first) else None
+    return Found(session_id, events, first_state=first if is_object(first) and first else None)
 
 
 def _old_use(use: Any) -> Any:
-    if not isinstance(use, dict):
+    if not is_object(use):
         return use
     return {"name": use.get("tool_name"), "args": use.get("tool_input")}
 
 
 def _take_response(responses: list[Any], use: Any) -> Any | None:
     """The response of a tool use: by id, else by name, in order."""
-    if not isinstance(use, dict):
+    if not is_object(use):
         return None
     for key in ("id", "name"):
         for index, response in enumerate(responses):
-            if use.get(key) and isinstance(response, dict) and response.get(key) == use[key]:
+            if use.get(key) and is_object(response) and response.get(key) == use[key]:
                 return responses.pop(index)
     return None
 
@@ -262,7 +262,7 @@ def as_now(value: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     data = _copy(value)
     unread: dict[str, Any] = {}
     options = data.pop("options", None)
-    if isinstance(options, dict):
+    if is_object(options):
         actions = data.setdefault("actions", {})
         for key, item in options.items():
             if key in _OLD_FLAGS:
@@ -284,22 +284,22 @@ def unknown_fields(data: dict[str, Any], model: type[BaseModel]) -> dict[str, An
 
 
 def _copy(value: Any) -> Any:
-    if isinstance(value, dict):
+    if is_object(value):
         return {key: _copy(item) for key, item in value.items()}
-    return [_copy(item) for item in value] if isinstance(value, list) else value
+    return [_copy(item) for item in value] if is_list(value) else value
 
 
 def _list_of(fields: Mapping[str, Any], snake: str, camel: str, place: str, name: str) -> list[Any]:
     value = _field(fields, snake, camel)
     if value is None:
         return []
-    if not isinstance(value, list):
+    if not is_list(value):
         raise _bad(name, f"{place}/{snake}", type(value).__name__, "a list")
     return value
 
 
 def _field(fields: Any, *names: str) -> Any:
-    if isinstance(fields, Mapping):
+    if is_mapping(fields):
         for name in names:
             if fields.get(name) is not None:
                 return fields[name]

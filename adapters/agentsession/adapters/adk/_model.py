@@ -223,7 +223,7 @@ class ScriptedLlm(BaseLlm):
     wait: Callable[[float], Awaitable[None]] = _note_only
     """What :func:`delay` awaits; pass ``anyio.sleep`` for real time."""
 
-    _requests: list[LlmRequest] = PrivateAttr(default_factory=list)
+    _requests: list[LlmRequest] = PrivateAttr(default_factory=list[LlmRequest])
 
     @property
     def requests(self) -> list[LlmRequest]:

@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 from agentsession.adapters.adk._forms import NOT_ADK_FIX as _NOT_ADK_FIX
 from agentsession.adapters.adk._forms import Found, as_now, sessions_in, unknown_fields
-from agentsession.adapters.adk._values import lossy_json
+from agentsession.adapters.adk._values import is_list, is_object, lossy_json
 from agentsession.protocol import AgentSessionError, SchemaError, repair_text
 
 __all__ = ["AdkSession", "ReadEvent", "read_adk", "read_event"]
@@ -37,7 +37,7 @@ class ReadEvent:
     """One ADK Event, and what its JSON held that ADK's Event has no field for."""
 
     event: AdkEvent
-    unread: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    unread: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def read_event(value: Any, *, name: str = "input", pointer: str = "", index: int
     Raises:
         SchemaError: the value is not an Event.
     """
-    if not isinstance(value, dict):
+    if not is_object(value):
         raise _refused(name, pointer, "not an ADK Event", type(value).__name__, "an object")
     data, unread = as_now(value)
     unread |= unknown_fields(data, AdkEvent)
@@ -194,13 +194,13 @@ def _place(data: Any, loc: tuple[str | int, ...]) -> tuple[str | int, ...] | Non
     path: list[str | int] = []
     here = data
     for step in loc:
-        if isinstance(here, dict):
+        if is_object(here):
             key = next((key for key in (step, _snake(str(step))) if key in here), None)
             if key is None:
                 continue
             path.append(key)
             here = here[key]
-        elif isinstance(here, list) and isinstance(step, int) and step < len(here):
+        elif is_list(here) and isinstance(step, int) and step < len(here):
             path.append(step)
             here = here[step]
     return tuple(path) or None

@@ -155,7 +155,7 @@ class _Recorder:
         elif answers and not self._stream_open:
             self._continue_or_begin()
         translated = self._translator.feed(event, unread=read.unread)
-        rewound = bool(event.actions is not None and event.actions.rewind_before_invocation_id)
+        rewound = bool(event.actions.rewind_before_invocation_id)
         if rewound and self._translator.book.open_calls():
             if not self._stream_open:
                 self._begin_stream()
@@ -177,11 +177,11 @@ class _Recorder:
             else:
                 self._work(self._open.get(item.thread_id, (self._descriptor.name, None))[0], item.thread_id)
             self._emit(item)
-        actions = event.actions
-        if translated and actions is not None and actions.transfer_to_agent:
+        to = event.actions.transfer_to_agent
+        if translated and to:
             thread = translated[-1].thread_id
             if thread in self._open:
-                self._leave(thread, "handoff", {"to": lossy_json(actions.transfer_to_agent)[0]})
+                self._leave(thread, "handoff", {"to": lossy_json(to)[0]})
 
     def _answers_something(self, answers: list[types.Part], event: AdkEvent) -> bool:
         """Whether one of a user's responses answers a call that waits; a delegation's own response does not."""

@@ -17,7 +17,7 @@ from agentsession.adapters.adk._elicit import answer_of, hint_of, kind_of, origi
 from agentsession.adapters.adk._errors import ABORTED_CODE
 from agentsession.adapters.adk._events import code_of, problem_event, with_marks
 from agentsession.adapters.adk._stream import ArgsWriter, MessageBuffer, StreamedCall
-from agentsession.adapters.adk._values import lossy_json
+from agentsession.adapters.adk._values import is_mapping, is_object, lossy_json
 from agentsession.protocol import (
     ContentPart,
     Custom,
@@ -139,7 +139,7 @@ class Requests:
         call.needs = needs
         args, problems = lossy_json(made.args if made.args is not None else {})
         marks: dict[str, Any] = {"callId": adk_id} if adk_id and adk_id != call.request_id else {}
-        if not isinstance(args, dict):
+        if not is_object(args):
             marks |= {"invalidArgs": True, "rawArgs": args}
             args = None
         request = ToolRequest(
@@ -269,13 +269,13 @@ def _streamed(buffer: MessageBuffer | None, adk_id: str, name: str) -> StreamedC
 def _is_placeholder(adk_id: str, event: AdkEvent) -> bool:
     """Whether a response only says that its tool waits for a confirmation or a credential: the tool has not run."""
     actions = event.actions
-    if actions is None or not adk_id:
+    if not adk_id:
         return False
     return adk_id in (actions.requested_tool_confirmations or {}) or adk_id in (actions.requested_auth_configs or {})
 
 
 def _is_failure(response: object) -> bool:
-    if not isinstance(response, Mapping):
+    if not is_mapping(response):
         return False
     if response.get("isError") is True or response.get("is_error") is True:
         return True
@@ -285,7 +285,7 @@ def _is_failure(response: object) -> bool:
 def _body(data: Any, made: types.FunctionResponse, out: list[Event], common: dict[str, Any]) -> dict[str, Any]:
     """``data`` and ``content`` of a result: ADK wraps what is not an object as ``{"result": …}``; files are content."""
     body: dict[str, Any] = {}
-    if isinstance(data, dict) and set(data) == {"result"}:
+    if is_object(data) and set(data) == {"result"}:
         body["data"] = data["result"]
     elif made.response is not None:
         body["data"] = data

@@ -7,7 +7,7 @@ May import: google.adk.tools, google.genai.types, protocol.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 from google.adk.tools.base_tool import BaseTool
@@ -16,7 +16,7 @@ from google.adk.tools.function_tool import FunctionTool
 from google.genai import types
 from pydantic import TypeAdapter
 
-from agentsession.adapters.adk._values import lossy_json
+from agentsession.adapters.adk._values import is_list, is_mapping, is_object, lossy_json
 from agentsession.protocol import ToolAnnotations, ToolDescriptor, repair_text
 
 __all__ = ["as_tool", "describe_tool", "describe_toolset", "json_schema_of", "schema_to_json"]
@@ -110,7 +110,7 @@ def json_schema_of(schema: Any) -> dict[str, Any] | None:
         return None
     if isinstance(schema, types.Schema):
         return schema_to_json(schema)
-    if isinstance(schema, Mapping):
+    if is_mapping(schema):
         return _as_object(_lower_types(lossy_json(schema)[0]))
     try:
         made = TypeAdapter(schema).json_schema()
@@ -170,27 +170,27 @@ def _either(json_schema: object, schema: types.Schema | None) -> dict[str, Any] 
 
 
 def _as_object(value: Any) -> dict[str, Any] | None:
-    return value if isinstance(value, dict) else None
+    return value if is_object(value) else None
 
 
 def _lower_types(schema: Any) -> Any:
     """ADK tools may write genai's type names into a JSON Schema; only places of schemas are visited, never values."""
-    if not isinstance(schema, dict):
+    if not is_object(schema):
         return schema
     out = dict(schema)
     kind = out.get("type")
     if isinstance(kind, str):
         out["type"] = kind.lower()
-    elif isinstance(kind, list):
+    elif is_list(kind):
         out["type"] = [item.lower() if isinstance(item, str) else item for item in kind]
     for key in _BY_NAME:
-        if isinstance(out.get(key), dict):
+        if is_object(out.get(key)):
             out[key] = {name: _lower_types(item) for name, item in out[key].items()}
     for key in _SINGLE:
         if key in out:
             out[key] = _lower_types(out[key])
     for key in _LISTS:
-        if isinstance(out.get(key), list):
+        if is_list(out.get(key)):
             out[key] = [_lower_types(item) for item in out[key]]
     return out
 

@@ -11,12 +11,23 @@ import functools
 import hashlib
 import math
 import re
-from collections.abc import Mapping, Sequence, Set
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Any, Final, TypeGuard, cast
 
 from agentsession.protocol import JsonError, repair_text, to_json
 
-__all__ = ["REDACTED", "clean_id", "is_within", "iso_timestamp", "lossy_json", "redact", "thread_of"]
+__all__ = [
+    "REDACTED",
+    "clean_id",
+    "is_list",
+    "is_mapping",
+    "is_object",
+    "is_within",
+    "iso_timestamp",
+    "lossy_json",
+    "redact",
+    "thread_of",
+]
 
 REDACTED: Final = "[redacted]"
 """What stands in an event where ADK held a secret."""
@@ -52,6 +63,21 @@ _SECRET_NAMES: Final = frozenset(
 _SECRET_QUERY: Final = re.compile(
     r"([?&#](?:access_token|refresh_token|id_token|client_secret|api_?key|code|password|token)=)[^&#\s]+", re.IGNORECASE
 )
+
+
+def is_object(value: object) -> TypeGuard[dict[str, Any]]:
+    """Whether a JSON value is an object; its values are any JSON."""
+    return isinstance(value, dict)
+
+
+def is_list(value: object) -> TypeGuard[list[Any]]:
+    """Whether a JSON value is a list; its items are any JSON."""
+    return isinstance(value, list)
+
+
+def is_mapping(value: object) -> TypeGuard[Mapping[str, Any]]:
+    """Whether a value is a mapping, with keys that are meant to be text."""
+    return isinstance(value, Mapping)
 
 
 def iso_timestamp(value: object) -> str:
@@ -104,9 +130,9 @@ def is_within(thread: str | None, ancestor: str | None) -> bool:
 
 def redact(value: Any) -> Any:
     """A copy of JSON ``value`` without what is secret by its key (client secret, token, password, key) or in a URL."""
-    if isinstance(value, dict):
+    if is_object(value):
         return {key: REDACTED if _is_secret(key, item) else redact(item) for key, item in value.items()}
-    if isinstance(value, list):
+    if is_list(value):
         return [redact(item) for item in value]
     if isinstance(value, str) and "=" in value:
         return _SECRET_QUERY.sub(rf"\g<1>{REDACTED}", value)
@@ -114,13 +140,13 @@ def redact(value: Any) -> Any:
 
 
 def _is_secret(key: str, item: Any) -> bool:
-    if not item or not isinstance(item, (str, dict, list)):
+    if not item or not (isinstance(item, str) or is_object(item) or is_list(item)):
         return False
     name = re.sub(r"[^a-z]", "", key.rpartition(":")[2].lower())
     if name not in _SECRET_NAMES:
         return False
     # http.credentials holds token and password one level down: its own keys say what is secret.
-    return name != "credentials" or not isinstance(item, dict)
+    return name != "credentials" or not is_object(item)
 
 
 def lossy_json(value: Any) -> tuple[Any, list[str]]:
@@ -142,14 +168,15 @@ def _mark(value: Any, path: str, depth: int, problems: list[str]) -> Any:
     except Exception as error:  # noqa: BLE001  # as above
         reason = f"{path}: {type(error).__name__} while converting a {type(value).__name__}"
     if depth < 32:
-        if isinstance(value, Mapping):
+        if is_mapping(value):
             out: dict[str, Any] = {}
             for key, item in value.items():
                 name = repair_text(key) if isinstance(key, str) else f"{type(key).__name__}:{_shown(key)}"
                 out[name] = _mark(item, f"{path}/{name}", depth + 1, problems)
             return out
         if isinstance(value, (Sequence, Set)) and not isinstance(value, (str, bytes)):
-            return [_mark(item, f"{path}/{index}", depth + 1, problems) for index, item in enumerate(value)]
+            items = cast(Iterable[Any], value)
+            return [_mark(item, f"{path}/{index}", depth + 1, problems) for index, item in enumerate(items)]
     problems.append(reason if not reason.startswith(":") else "/" + reason)
     return _marker(value)
 
