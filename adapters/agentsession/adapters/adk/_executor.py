@@ -18,17 +18,15 @@ first and the tail last. ADK needs asyncio; under trio this executor refuses to 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Collection, Sequence
 from contextlib import aclosing
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self
 
-import anyio
 import sniffio
-from google.adk.agents.base_agent import BaseAgent
-from google.adk.agents.invocation_context import LlmCallsLimitExceededError
 from google.adk.agents._streaming_mode import StreamingMode
-from google.adk.agents.run_config import RunConfig
+from google.adk.agents.run_config import RunConfig, ToolThreadPoolConfig
 from google.adk.apps.app import App
 from google.adk.artifacts.base_artifact_service import BaseArtifactService
 from google.adk.auth.credential_service.base_credential_service import BaseCredentialService
@@ -41,18 +39,20 @@ from google.adk.sessions.in_memory_session_service import InMemorySessionService
 from google.genai import types
 
 from agentsession.adapters.adk._content import content_to_parts
+from agentsession.adapters.adk._credentials import REDACTED_RESPONSE, credential_response, requested_config
 from agentsession.adapters.adk._descriptor import ADK_CAPABILITIES, describe_agent
 from agentsession.adapters.adk._errors import error_status, safe_message
 from agentsession.adapters.adk._gate import GatePlugin, TailPlugin
 from agentsession.adapters.adk._live import LiveRun
 from agentsession.adapters.adk._replies import function_response
-from agentsession.adapters.adk._sealing import seal
+from agentsession.adapters.adk._sealing import dangling_calls, seal
 from agentsession.adapters.adk._session_state import AdkSessionState
-from agentsession.adapters.adk._setup import app_of, check_agent, check_host_tools
+from agentsession.adapters.adk._setup import app_of, check_agent, check_host_tools, is_plain
 from agentsession.adapters.base import BaseExecutor, BaseSession, RunContext, RunResult
 from agentsession.protocol import (
     AgentSessionError,
     ConfigurationError,
+    ElicitationAnswer,
     Error,
     RecordKey,
     RecordStore,
@@ -63,7 +63,7 @@ from agentsession.protocol import (
 
 __all__ = ["AdkExecutor", "entry_point"]
 
-_DURABLE: Final = ("load", "resume")
+_UNLIMITED: Final = sys.maxsize - 1
 _ALWAYS: Final = ("steering", "mid_turn_update", "list", "delete", "load", "sub_agents")
 
 
@@ -79,6 +79,10 @@ class AdkExecutor(BaseExecutor):
             thinks, and each answer costs a run. For turns that wait for days.
         exposes_tool_errors: The model and the events get the text of an exception that a tool of the agent raised;
             by default only its type, because such text may hold secrets.
+        allows_uncontrolled: Take agents that run elsewhere and tools that the model's provider runs, which no host can
+            grant or deny; otherwise they are refused.
+        tool_threads: Run synchronous tools in this many threads. By default they run on the event loop, as ADK runs
+            them: nothing else happens until they return, not even an abort.
         base: ``store``, ``window``, ``grace_s``, ``now`` of :class:`BaseExecutor`.
 
     Raises:
@@ -97,17 +101,24 @@ class AdkExecutor(BaseExecutor):
         credential_service: BaseCredentialService | None = None,
         parked: bool = False,
         exposes_tool_errors: bool = False,
+        allows_uncontrolled: bool = False,
+        tool_threads: int | None = None,
         store: RecordStore | None = None,
         **base: Any,
     ) -> None:
         super().__init__(store=store, **base)
         app = app_of(agent)
-        check_agent(app.root_agent)
+        check_agent(app.root_agent, allows_uncontrolled=allows_uncontrolled, parked=parked)
+        if tool_threads is not None and tool_threads < 1:
+            raise ConfigurationError("there are no threads for tools", got=str(tool_threads), expected="1 or more")
         self.session_service = session_service or InMemorySessionService()
         self.parked = parked
         self.exposes_tool_errors = exposes_tool_errors
-        self._lasting = not isinstance(self.session_service, InMemorySessionService)
-        capabilities = [*ADK_CAPABILITIES, *_ALWAYS, *(_DURABLE if self._lasting else ())]
+        self.allows_uncontrolled = allows_uncontrolled
+        self.tool_threads = tool_threads
+        self._plain = is_plain(app.root_agent)
+        lasting = not isinstance(self.session_service, InMemorySessionService)
+        capabilities = [*ADK_CAPABILITIES, *_ALWAYS, *(("resume",) if lasting and self._plain else ())]
         self.descriptor = describe_agent(app.root_agent, capabilities=list(dict.fromkeys(capabilities)))
         self._runner = Runner(
             app=_controlled(app),
@@ -134,7 +145,7 @@ class AdkExecutor(BaseExecutor):
         # The Runner is not closed: that would close toolsets, which the user's agents may share with others.
         return await super().__aexit__(kind, error, trace)
 
-    # -- sessions -------------------------------------------------------------------------------------------------------
+    # -- sessions -----------------------------------------------------------------------------------------------------
 
     async def on_open(self, session: BaseSession) -> None:
         """Make ADK's session, under the same id and for the same user."""
@@ -193,6 +204,8 @@ class AdkExecutor(BaseExecutor):
                 options=session.options.execution,
                 parked=self.parked,
                 exposes_errors=self.exposes_tool_errors,
+                is_plain=self._plain,
+                allows_uncontrolled=self.allows_uncontrolled,
             )
         return state
 
@@ -201,7 +214,7 @@ class AdkExecutor(BaseExecutor):
         if not self.can_resume(session):
             return list(session.machine.requests)
         state = self._state(session)
-        return [id for id in session.machine.requests if state.is_volatile(id)]
+        return [request_id for request_id in session.machine.requests if state.is_volatile(request_id)]
 
     def check_update(self, session: BaseSession, config: SessionConfig) -> str | None:
         """Title, model, tools, state and permission mode can change."""
@@ -225,23 +238,30 @@ class AdkExecutor(BaseExecutor):
         if config.state is not None:
             state.state_changes.update(config.state)
 
-    # -- running --------------------------------------------------------------------------------------------------------
+    # -- running ------------------------------------------------------------------------------------------------------
 
     async def run(self, ctx: RunContext) -> RunResult | None:
         """One turn, or the rest of one: drive ADK's Runner until it is done or waits for the host."""
         state = self._states[(ctx.user_id, ctx.session_id)]
+        secrets: dict[str, Any] = {}
         if ctx.input is not None:
-            state.translator.begin_turn()
+            if ctx.options.tools is not None:
+                check_host_tools(ctx.options.tools, self.descriptor)
+            state.begin_turn(ctx.options)
             if state.needs_sealing:
                 await self._seal(state, keep=())
             content = types.Content(role="user", parts=content_to_parts(ctx.input.content))
         else:
-            content = await self._answers(ctx, state)
+            state.go_on(ctx.options)
+            content = await self._answers(ctx, state, secrets)
         while True:
             live = LiveRun(ctx, state)
+            live.credentials = secrets
             result = await self._drive(live, content)
             if result is not None or ctx.aborting or not ctx.has_steers:
                 return result
+            if any(call.waits and ctx.is_open_request(call.request_id) for call in state.translator.book.open_calls()):
+                return None  # the run waits: the steer is taken when it goes on
             # A steer that came after the last model call: it is a message of its own to ADK, in the same turn.
             content = types.Content(
                 role="user", parts=[part for steer in await ctx.steers() for part in content_to_parts(steer.content)]
@@ -249,34 +269,37 @@ class AdkExecutor(BaseExecutor):
 
     async def _drive(self, live: LiveRun, content: types.Content) -> RunResult | None:
         ctx, state = live.ctx, live.state
-        clean = False
+        state.needs_sealing = True  # until it is known that ADK's session was left in order
         try:
             await self._consume(live, content)
-            clean = True
-        except LlmCallsLimitExceededError:
-            live.drop_error()
-            return RunResult("max_llm_calls")
         except asyncio.CancelledError:
-            if not ctx.aborting or _must_stop():
+            if (not ctx.aborting and live.stopped is None) or _must_stop():
                 raise
-            return None  # ADK ended itself by cancelling what waited; the base class closes the stream
+            if ctx.aborting:
+                return None  # ADK ended itself by cancelling what waited; the base class closes the stream
         except Exception:
             live.drop_error()
-            raise
-        finally:
-            state.needs_sealing = not clean or ctx.aborting
-        await live.flush_error()
+            if live.stopped is None:
+                raise
         if ctx.aborting:
             return None
+        if live.stopped is not None:
+            live.drop_error()
+            live.brackets.see_agent_open(live.stopped.error)
+            await ctx.emit(live.stopped.error)
+            return RunResult(live.stopped.reason)
+        await live.flush_error()
+        state.needs_sealing = state.has_open_calls()
         reason = state.translator.end_reason
         return None if reason in ("completed", "aborted") else RunResult(reason)
 
     async def _consume(self, live: LiveRun, content: types.Content) -> None:
-        options = live.ctx.options
-        limits = options.limits
         config = RunConfig(
-            streaming_mode=StreamingMode.NONE if options.streaming is False else StreamingMode.SSE,
-            max_llm_calls=limits.max_llm_calls if limits is not None and limits.max_llm_calls is not None else 500,
+            streaming_mode=StreamingMode.NONE if live.ctx.options.streaming is False else StreamingMode.SSE,
+            max_llm_calls=_UNLIMITED,  # counted by turn, not by run: see ``_model_calls``
+            tool_thread_pool_config=(
+                ToolThreadPoolConfig(max_workers=self.tool_threads) if self.tool_threads is not None else None
+            ),
         )
         events = self._runner.run_async(
             user_id=live.state.user_id,
@@ -289,8 +312,8 @@ class AdkExecutor(BaseExecutor):
             async for event in stream:
                 await live.take(event)
 
-    async def _answers(self, ctx: RunContext, state: AdkSessionState) -> types.Content:
-        """The message that gives ADK the answers its run ended on.
+    async def _answers(self, ctx: RunContext, state: AdkSessionState, secrets: dict[str, Any]) -> types.Content:
+        """The message that gives ADK the answers its run ended on; what of them is secret goes to ``secrets``.
 
         Confirmations and credentials never share a message with results: ADK drops an event that holds one of them from
         what the model sees, results and all. So results are appended first, and the run starts with the rest.
@@ -298,20 +321,32 @@ class AdkExecutor(BaseExecutor):
         special: list[types.Part] = []
         plain: list[types.Part] = []
         answered: set[str] = set()
-        invocation = branch = None
+        invocation: str | None = None
+        adk_session = await self._adk_session(state)
+        open_ids = {call.id for _, calls in dangling_calls(adk_session) for call in calls}
         for request_id, answer in ctx.answers.items():
             call = state.translator.book.get(request_id)
-            if call is None or not call.adk_id:
-                continue
+            if call is None or call.adk_id not in open_ids:
+                continue  # it was answered within a run, or ADK has closed the call
             answered.add(call.adk_id)
-            invocation, branch = call.invocation_id or invocation, call.thread_id
-            part = types.Part(function_response=function_response(call, answer))
+            invocation = call.invocation_id or invocation
+            response = function_response(call, answer)
+            if call.kind == "auth_required":
+                tool = state.translator.book.get(call.tool_request_id or "")
+                if isinstance(answer, ElicitationAnswer) and answer.action == "accept":
+                    config = requested_config(adk_session, call.adk_id)
+                    secrets[call.adk_id] = credential_response(config, answer.content)
+                    response.response = dict(REDACTED_RESPONSE)
+                if tool is not None:
+                    answered.add(tool.adk_id)
+                    (state.resumed if call.adk_id in secrets else state.refused).add(tool.request_id)
+            part = types.Part(function_response=response)
             (special if call.kind in ("tool_confirmation", "auth_required") else plain).append(part)
             state.translator.resolve(request_id)
         if state.needs_sealing:
             await self._seal(state, keep=answered)
-        if special and plain:
             adk_session = await self._adk_session(state)
+        if special and plain:
             await self.session_service.append_event(
                 session=adk_session,
                 event=AdkEvent(
@@ -330,13 +365,15 @@ class AdkExecutor(BaseExecutor):
             )
         return types.Content(role="user", parts=special or plain)
 
-    async def _seal(self, state: AdkSessionState, keep: Mapping[str, object] | set[str] | tuple[()]) -> None:
+    async def _seal(self, state: AdkSessionState, keep: Collection[str]) -> None:
         await seal(
             self.session_service,
             await self._adk_session(state),
             "this call was cut off; its effects are not known",
-            keep=set(keep),
+            keep=keep,
+            results=state.kept_results,
         )
+        state.kept_results.clear()
         state.needs_sealing = False
 
     async def _adk_session(self, state: AdkSessionState) -> Any:

@@ -15,6 +15,8 @@ from typing import Any
 
 from google.adk.agents.base_agent import BaseAgent
 from google.adk.agents.callback_context import CallbackContext
+from google.adk.agents.invocation_context import InvocationContext
+from google.adk.events.event import Event as AdkEvent
 from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
 from google.adk.plugins.base_plugin import BasePlugin
@@ -22,6 +24,7 @@ from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
+from agentsession.adapters.adk._credentials import put_back
 from agentsession.adapters.adk._live import current_run
 
 __all__ = ["GatePlugin", "TailPlugin"]
@@ -42,7 +45,8 @@ class GatePlugin(BasePlugin):
     ) -> types.Content | None:
         live = current_run()
         if live is not None:
-            await live.agent_begins(agent, callback_context)
+            put_back(callback_context, live.credentials)
+            await live.brackets.begin(agent, callback_context)
         return None
 
     async def after_agent_callback(
@@ -50,7 +54,7 @@ class GatePlugin(BasePlugin):
     ) -> types.Content | None:
         live = current_run()
         if live is not None:
-            await live.agent_is_done(agent, callback_context)
+            await live.brackets.end(agent, callback_context)
         return None
 
     async def on_agent_error_callback(
@@ -58,22 +62,20 @@ class GatePlugin(BasePlugin):
     ) -> None:
         live = current_run()
         if live is not None:
-            live.agent_failed(agent, callback_context)
+            live.brackets.failed(callback_context)
 
     async def before_model_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest
     ) -> LlmResponse | None:
         live = current_run()
-        if live is not None:
-            await live.before_model(callback_context, llm_request)
-        return None
+        return await live.models.before(callback_context, llm_request) if live is not None else None
 
     async def after_model_callback(
         self, *, callback_context: CallbackContext, llm_response: LlmResponse
     ) -> LlmResponse | None:
         live = current_run()
         if live is not None:
-            live.after_model(llm_response)
+            live.models.after(llm_response)
         return None
 
     async def before_tool_callback(
@@ -82,7 +84,7 @@ class GatePlugin(BasePlugin):
         live = current_run()
         if live is None:
             return dict(_BLOCKED)
-        return await live.before_tool(tool, tool_args, tool_context)
+        return await live.tools.before(tool, tool_args, tool_context)
 
     async def after_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, result: dict[str, Any]
@@ -90,15 +92,21 @@ class GatePlugin(BasePlugin):
         live = current_run()
         if live is None:
             return None
-        return await live.after_tool(tool, tool_args, tool_context, result)
+        return await live.tools.after(tool, tool_args, tool_context, result)
 
     async def on_tool_error_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, error: Exception
     ) -> dict[str, Any] | None:
         live = current_run()
         if live is not None:
-            live.tool_failed()
+            live.tools.failed()
         return _error_result(tool, tool_context, error) if self._is_last else None
+
+    async def on_event_callback(self, *, invocation_context: InvocationContext, event: AdkEvent) -> AdkEvent | None:
+        live = current_run()
+        if live is not None and not event.partial:
+            await live.before_append(invocation_context, event)
+        return None
 
 
 class TailPlugin(BasePlugin):
@@ -125,4 +133,4 @@ def _error_result(tool: BaseTool, tool_context: ToolContext, error: BaseExceptio
     agent = tool_context._invocation_context.agent  # private, and the only way to the agent that called
     if getattr(agent, "canonical_on_tool_error_callbacks", None):
         return None
-    return live.tool_error(tool, error)
+    return live.tools.error(tool, error)

@@ -47,4 +47,4 @@ class HostTool(BaseTool):
         live = current_run()
         if live is None:
             return {"error": "blocked: this tool runs only in a session of the host"}
-        return await live.host_result(self, args, tool_context)
+        return await live.tools.host_result(self, args, tool_context)

@@ -22,13 +22,14 @@ from agentsession.protocol import (
     plain_text,
 )
 
-__all__ = ["DECLINED", "elicitation_response", "function_response", "tool_result"]
+__all__ = ["DECLINED", "NO_CREDENTIAL", "elicitation_response", "function_response", "tool_result"]
 
 DECLINED = "the user did not confirm this call"
+NO_CREDENTIAL = "the user gave no credential for this call"
 
 
 def tool_result(answer: Answer) -> dict[str, Any] | None:
-    """What a tool call returns for ``answer``: an object, as ADK requires; ``None`` for a grant, which runs the tool."""
+    """What a tool call returns for ``answer``: an object, as ADK requires; ``None`` for a grant, which runs it."""
     if isinstance(answer, ToolGrant):
         return None
     if isinstance(answer, ToolDenial):

@@ -3,13 +3,14 @@
 Not for: the record (the base class settles requests there). Rules carried: TOOL-01 on ADK's side, CTL-05.
 May import: google.adk, google.genai types.
 
-A run that ADK aborted is sealed by ADK. A process that was killed, and a run that did not end in time, leave calls open:
-providers refuse a history like that, so the session would be unusable.
+A run that ADK aborted is sealed by ADK. A process that was killed, and a run that did not end in time, leave calls
+open: providers refuse a history like that, so the session would be unusable.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from google.adk.events.event import Event as AdkEvent
 from google.adk.sessions.base_session_service import BaseSessionService
@@ -35,8 +36,19 @@ def dangling_calls(session: Session) -> list[tuple[AdkEvent, list[types.Function
     return found
 
 
-async def seal(service: BaseSessionService, session: Session, why: str, *, keep: Collection[str] = ()) -> int:
-    """Append an error response to every open call but those in ``keep``; how many were closed."""
+async def seal(
+    service: BaseSessionService,
+    session: Session,
+    why: str,
+    *,
+    keep: Collection[str] = (),
+    results: Mapping[str, dict[str, Any]] | None = None,
+) -> int:
+    """Append a response to every open call but those in ``keep``; how many were closed.
+
+    It is the call's own result where the record has one (``results``, by call id), else an error.
+    """
+    known = results or {}
     closed = 0
     for event, calls in dangling_calls(session):
         left = [call for call in calls if call.id not in keep]
@@ -45,7 +57,7 @@ async def seal(service: BaseSessionService, session: Session, why: str, *, keep:
         parts = [
             types.Part(
                 function_response=types.FunctionResponse(
-                    id=call.id, name=call.name, response={"error": why, "status": "unknown"}
+                    id=call.id, name=call.name, response=known.get(call.id or "", {"error": why, "status": "unknown"})
                 )
             )
             for call in left

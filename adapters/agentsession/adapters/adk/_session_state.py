@@ -7,71 +7,159 @@ May import: ``agentsession.protocol``, the pure modules beside it, google.adk.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.base_tool import BaseTool
+from google.adk.tools.function_tool import FunctionTool
 
 from agentsession.adapters.adk._calls import Call
+from agentsession.adapters.adk._elicit import CONFIRMATION, CREDENTIAL, INPUT
 from agentsession.adapters.adk._host_tools import HostTool
+from agentsession.adapters.adk._replies import tool_result
+from agentsession.adapters.adk._requests import CONTROL_TOOLS
 from agentsession.adapters.adk._translate import Translator
 from agentsession.protocol import (
     ElicitationRequest,
     Event,
     ExecutionOptions,
     SessionMachine,
+    SessionUpdate,
     ToolDescriptor,
     ToolRequest,
+    ToolResponse,
+    ToolResult,
 )
 
-__all__ = ["AdkSessionState"]
+__all__ = ["STEERING_NAMES", "AdkSessionState", "is_agent_tool", "steers_adk"]
+
+STEERING_NAMES: Final = CONTROL_TOOLS | {CONFIRMATION, CREDENTIAL, INPUT}
+"""Names of calls that steer ADK itself; nobody is asked about them."""
+
+_STEERING_CLASSES: Final = frozenset({"FinishTaskTool", "SetModelResponseTool"})
+
+
+def steers_adk(tool: BaseTool) -> bool:
+    """Whether a tool is ADK's own and only steers ADK. A name is not enough: anybody may name a function so."""
+    if tool.name not in STEERING_NAMES:
+        return False
+    if isinstance(tool, FunctionTool):
+        return str(getattr(tool.func, "__module__", "")).startswith("google.adk.")
+    kind = type(tool)
+    return kind.__name__ in _STEERING_CLASSES and kind.__module__.startswith("google.adk.")
+
+
+def is_agent_tool(tool: BaseTool) -> bool:
+    """Whether a tool only runs an agent, whose own calls are asked about. A subclass that runs more is a plain tool."""
+    return isinstance(tool, AgentTool) and type(tool).run_async.__module__.startswith("google.adk.")
 
 
 class AdkSessionState:
     """The adapter's side of one session."""
 
     def __init__(
-        self, *, user_id: str, adk_session_id: str, options: ExecutionOptions, parked: bool, exposes_errors: bool
+        self,
+        *,
+        user_id: str,
+        adk_session_id: str,
+        options: ExecutionOptions,
+        parked: bool,
+        exposes_errors: bool,
+        is_plain: bool,
+        allows_uncontrolled: bool,
     ) -> None:
         self.user_id = user_id
         self.adk_session_id = adk_session_id
+        self.options = options
+        """Those of the session; a turn may have others."""
         self.parked = parked
         """Host tools end ADK's run instead of keeping it open."""
         self.exposes_errors = exposes_errors
+        self.is_plain = is_plain
+        """There is no pipeline in the tree: ADK finds its way back into a run that has ended."""
+        self.allows_uncontrolled = allows_uncontrolled
         self.host_tools: dict[str, ToolDescriptor] = {tool.name: tool for tool in options.tools or ()}
         self.gates_tools = options.host_tool_execution is not False
         """The agent's own tools wait for the host's grant."""
         self.model = options.model
         self.state_changes: dict[str, Any] = {}
         """State that the host changed, to be written before the next model call."""
-        self.child_threads: dict[str, str] = {}
-        self.child_requests: dict[tuple[str, str | None], str] = {}
         self.call_ids: set[str] = set()
         """ADK's ids of all calls so far, which a model may repeat."""
         self.needs_sealing = False
-        """ADK's session may hold calls without a response: a run was killed or gave up."""
-        self._tools: dict[str, BaseTool] = {}
+        """ADK's session may hold calls without a response: a run was killed, gave up, or was parked."""
+        self.kept_results: dict[str, dict[str, Any]] = {}
+        """Results that the record has of calls that ADK's session may hold open, by ADK's call id."""
+        self.resumed: set[str] = set()
+        """Tool requests whose credential, which ADK asked for, has come: their tool runs again."""
+        self.refused: set[str] = set()
+        """Tool requests whose credential was refused; ADK would ask for ever."""
+        self.of_children: set[str] = set()
+        """Requests of agents that an AgentTool runs, in sessions that nothing survives."""
+        self.llm_calls = 0
+        """Model calls of this turn, over all its runs and children."""
+        self.steps = 0
+        """Those of the session's own agents."""
+        self.speaker = ""
+        """The author of the event that is being translated: agents may have tools of the same name."""
+        self._tools: dict[tuple[str, str], BaseTool] = {}
         self.translator = Translator(needs=self.needs, owner=self.owner)
 
-    def know_tools(self, tools: Iterable[BaseTool]) -> None:
-        """The tools that the next model call may use."""
-        for tool in tools:
-            self._tools[tool.name] = tool
+    def begin_turn(self, options: ExecutionOptions) -> None:
+        """A new turn: count anew, with what the host wants for it."""
+        self.translator.begin_turn()
+        self.llm_calls = self.steps = 0
+        self.resumed.clear()
+        self.refused.clear()
+        self.go_on(options)
 
-    def needs(self, name: str, long_running: bool) -> str:
-        """What a call needs from the host. A name that no tool has needs nothing: ADK answers it with an error."""
-        tool = self._tools.get(name)
-        if tool is None:
-            return "none"
+    def go_on(self, options: ExecutionOptions) -> None:
+        """A run of the turn begins."""
+        self.gates_tools = options.host_tool_execution is not False
+
+    def has_open_calls(self) -> bool:
+        """Whether ADK's session may hold calls without a response: such a session must be sealed before a new turn."""
+        return any(call.open for call in self.translator.book)
+
+    # -- what the host wants ------------------------------------------------------------------------------------------
+
+    def tools_of(self, options: ExecutionOptions) -> Mapping[str, ToolDescriptor]:
+        """The host's tools: those of the turn if it has its own, else the session's as they were last changed."""
+        if options.tools is not None and options.tools is not self.options.tools:
+            return {tool.name: tool for tool in options.tools}
+        return self.host_tools
+
+    def model_of(self, options: ExecutionOptions) -> str | None:
+        """The model to use instead of the agent's."""
+        if options.model is not None and options.model != self.options.model:
+            return options.model
+        return self.model
+
+    # -- what a call needs --------------------------------------------------------------------------------------------
+
+    def know_tools(self, agent: str, tools: Iterable[BaseTool]) -> None:
+        """The tools that an agent's next model call may use."""
+        for tool in tools:
+            self._tools[(agent, tool.name)] = tool
+
+    def needs(self, name: str, long_running: bool) -> str | None:
+        """What a call of the present speaker needs. A name that no tool has needs nothing: ADK answers it."""
+        tool = self._tools.get((self.speaker, name))
+        return self.needs_of(tool) if tool is not None else "none"
+
+    def needs_of(self, tool: BaseTool) -> str | None:
+        """What a call of a tool needs from the host; ``None``: it is a delegation, shown as agents at work."""
+        if getattr(tool, "_defers_response", False) and type(tool).__module__.startswith("google.adk."):
+            return None
         if isinstance(tool, HostTool):
             return "result"
-        if isinstance(tool, AgentTool) or not self.gates_tools or self.confirms_itself(tool):
+        if is_agent_tool(tool) or not self.gates_tools or self.confirms_itself(tool):
             return "none"
         return "grant"
 
     def owner(self, name: str) -> str:
         """Who runs a tool: the host what it declared, the agent everything else."""
-        return "host" if isinstance(self._tools.get(name), HostTool) else "agent"
+        return "host" if isinstance(self._tools.get((self.speaker, name)), HostTool) else "agent"
 
     def confirms_itself(self, tool: BaseTool) -> bool:
         """Whether the tool declares that it always asks for confirmation: then that is the one question about it."""
@@ -84,10 +172,16 @@ class AdkSessionState:
         if call is not None:
             call.declined = True
 
+    # -- after a restart ----------------------------------------------------------------------------------------------
+
     def remember(self, record: Sequence[Event], machine: SessionMachine) -> None:
         """Fill the book of calls from a loaded record, so that answers find ADK's ids again."""
         book = self.translator.book
         for event in record:
+            if isinstance(event, ToolResponse):
+                self._keep_result(event)
+            elif isinstance(event, SessionUpdate) and event.model is not None and self.options.model is None:
+                self.model = event.model
             if isinstance(event, ToolRequest) and event.partial:
                 continue
             if isinstance(event, (ToolRequest, ElicitationRequest)):
@@ -104,23 +198,37 @@ class AdkSessionState:
                         invocation_id=str(marks.get("invocationId") or ""),
                         agent_id=event.agent_id,
                         thread_id=event.thread_id,
+                        tool_request_id=event.tool_request_id if isinstance(event, ElicitationRequest) else None,
                         open=event.request_id in machine.requests,
                     )
                 )
 
     def is_volatile(self, request_id: str) -> bool:
-        """Whether a waiting request lives only in a run that is kept open and cannot be asked again by ADK's session."""
+        """Whether a waiting request lives only in a run that is kept open, and ADK's session cannot ask it again."""
         call = self.translator.book.get(request_id)
-        if call is None:
-            return True  # asked by this adapter inside a run: a confirmation, or a call of a child
-        return call.kind == "tool" and call.needs != "result"
+        if call is None or not self.is_plain or call.thread_id is not None or request_id in self.of_children:
+            return True  # asked by this adapter inside a run, or by an agent that ADK does not find again
+        if call.kind != "tool":
+            return False
+        return call.needs != "result" and not any(
+            other.open and other.kind == "auth_required" and other.tool_request_id == request_id
+            for other in self.translator.book
+        )
+
+    def _keep_result(self, event: ToolResponse) -> None:
+        call = self.translator.book.get(event.request_id)
+        if call is None or not call.adk_id or event.status in ("unknown", "cancelled"):
+            return
+        given = {"data": event.data} if "data" in event.model_fields_set else {}
+        answer = ToolResult(request_id=event.request_id, content=event.content, is_error=event.is_error, **given)
+        self.kept_results[call.adk_id] = tool_result(answer) or {}
 
 
 _KINDS = frozenset({"tool", "tool_confirmation", "auth_required", "clarification"})
 _CALL_NAMES: Mapping[str, str] = {
-    "tool_confirmation": "adk_request_confirmation",
-    "auth_required": "adk_request_credential",
-    "clarification": "adk_request_input",
+    "tool_confirmation": CONFIRMATION,
+    "auth_required": CREDENTIAL,
+    "clarification": INPUT,
 }
 
 

@@ -2,22 +2,40 @@
 
 Not for: describing agents (``_descriptor.py``). Rules carried: TOOL-05, HITL-01 (fail closed). May import: google.adk.
 
-What ADK runs without asking anybody, a gate cannot hold: code that the model wrote, and the tools of a child that was
-given no plugins. Such an agent is refused loudly here, not silently later (docs/adk-limits.md).
+What ADK runs without asking anybody, a gate cannot hold: code that the model wrote, the tools of a child that was given
+no plugins, tools that the model's provider runs, agents elsewhere. Such an agent is refused loudly here, not silently
+later (docs/adk-limits.md says what to do instead).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
-from google.adk.agents.base_agent import BaseAgent
 from google.adk.apps.app import App
 from google.adk.tools.agent_tool import AgentTool
+from google.adk.tools.base_tool import BaseTool
+from google.adk.tools.base_toolset import BaseToolset
 
+from agentsession.adapters.adk._session_state import STEERING_NAMES, steers_adk
+from agentsession.adapters.adk._tools_schema import as_tool
 from agentsession.protocol import AgentDescriptor, ConfigurationError, ToolDescriptor
 
-__all__ = ["app_of", "check_agent", "check_host_tools"]
+__all__ = ["app_of", "check_agent", "check_host_tools", "is_plain"]
+
+_ELSEWHERE: Final = frozenset({"RemoteA2aAgent", "LangGraphAgent", "ManagedAgent"})
+_OPT_IN: Final = "pass allows_uncontrolled=True to say that this is meant"
+_AT_THE_PROVIDER: Final = frozenset(
+    {
+        "ComputerUseTool",
+        "EnterpriseWebSearchTool",
+        "GoogleMapsGroundingTool",
+        "GoogleSearchTool",
+        "UrlContextTool",
+        "VertexAiRagRetrieval",
+        "VertexAiSearchTool",
+    }
+)
 
 
 def app_of(agent: Any) -> App:  # Any: an agent, a node or an App, for which ADK has no common type
@@ -43,8 +61,13 @@ def app_of(agent: Any) -> App:  # Any: an agent, a node or an App, for which ADK
         ) from error
 
 
-def check_agent(agent: Any) -> None:
+def check_agent(agent: Any, *, allows_uncontrolled: bool, parked: bool) -> None:
     """Raise :class:`ConfigurationError` (``adk-refused``) for an agent tree that the gate cannot control."""
+    if parked and not is_plain(agent):
+        raise _refused(
+            f"the host's calls cannot be parked: {getattr(agent, 'name', '?')} is or holds a pipeline",
+            "leave parked at False; ADK does not find its way back into the middle of a pipeline",
+        )
     for member in _tree(agent, ()):
         name = getattr(member, "name", "?")
         if getattr(member, "code_executor", None) is not None:
@@ -52,18 +75,50 @@ def check_agent(agent: Any) -> None:
                 f"agent {name} has a code_executor, which runs the model's code without asking",
                 "remove it, and offer a tool of the host that runs code",
             )
-        for tool in getattr(member, "tools", None) or ():
-            if isinstance(tool, AgentTool) and not tool.include_plugins:
-                raise _refused(
-                    f"agent {name} has AgentTool({tool.name!r}, include_plugins=False), whose tools run unseen",
-                    "leave include_plugins at True",
-                )
+        kinds = {kind.__name__ for kind in type(member).__mro__}
+        if kinds & _ELSEWHERE and not allows_uncontrolled:
+            raise _refused(f"agent {name} runs elsewhere, where its tools cannot be granted or denied", _OPT_IN)
+        for tool in _tools(member):
+            _check_tool(tool, name, allows_uncontrolled)
+
+
+def _check_tool(tool: BaseTool, agent: str, allows_uncontrolled: bool) -> None:
+    kinds = {kind.__name__ for kind in type(tool).__mro__}
+    if isinstance(tool, AgentTool) and not tool.include_plugins:
+        raise _refused(
+            f"agent {agent} has AgentTool({tool.name!r}, include_plugins=False), whose tools run unseen",
+            "leave include_plugins at True",
+        )
+    if tool.name in STEERING_NAMES and not steers_adk(tool):
+        raise _refused(
+            f"agent {agent} has a tool named {tool.name!r}, like one of ADK's that nobody is asked about",
+            "rename the tool",
+        )
+    if kinds & _AT_THE_PROVIDER and not allows_uncontrolled:
+        raise _refused(
+            f"agent {agent} has {type(tool).__name__}, which the model's provider runs without asking", _OPT_IN
+        )
+
+
+def is_plain(agent: Any) -> bool:
+    """Whether a tree is an LlmAgent with LlmAgents below it that it can hand over to: no pipeline, no graph."""
+    below = getattr(agent, "sub_agents", None) or ()
+    if "LlmAgent" not in {kind.__name__ for kind in type(agent).__mro__}:
+        return False
+    return all(is_plain(child) for child in below)
 
 
 def _refused(what: str, fix: str) -> ConfigurationError:
     return ConfigurationError(
         what, expected="agents whose every tool call can be granted or denied", fix=fix, id="adk-refused"
     )
+
+
+def _tools(agent: Any) -> Iterator[BaseTool]:
+    for entry in getattr(agent, "tools", None) or ():
+        tool = as_tool(entry)
+        if not isinstance(tool, BaseToolset):
+            yield tool
 
 
 def _tree(agent: Any, seen: tuple[int, ...]) -> Iterator[Any]:
@@ -73,17 +128,19 @@ def _tree(agent: Any, seen: tuple[int, ...]) -> Iterator[Any]:
     yield agent
     for child in getattr(agent, "sub_agents", None) or ():
         yield from _tree(child, seen)
-    for tool in getattr(agent, "tools", None) or ():
+    for node in getattr(getattr(agent, "graph", None), "nodes", None) or ():
+        yield from _tree(node, seen)
+    for tool in _tools(agent):
         if isinstance(tool, AgentTool):
             yield from _tree(tool.agent, seen)
 
 
 def check_host_tools(tools: Sequence[ToolDescriptor], descriptor: AgentDescriptor) -> None:
-    """Raise :class:`ConfigurationError` for host tools that ADK could not tell from the agent's own, or from each other.
+    """Raise :class:`ConfigurationError` for host tools that ADK could not tell from the agents', or from each other.
 
     With two tools of one name ADK silently takes the agent's.
     """
-    own = {tool.name for tool in descriptor.own_tools}
+    own = STEERING_NAMES | _own_names(descriptor)
     seen: set[str] = set()
     for tool in tools:
         if tool.name in own or tool.name in seen:
@@ -97,6 +154,9 @@ def check_host_tools(tools: Sequence[ToolDescriptor], descriptor: AgentDescripto
         seen.add(tool.name)
 
 
-def is_agent(value: object) -> bool:
-    """Whether ``value`` is an ADK agent or App, for commands that look an object up by name."""
-    return isinstance(value, (BaseAgent, App))
+def _own_names(descriptor: AgentDescriptor) -> set[str]:
+    """The names of all tools in a tree of agents: the host's tools are offered to every one of them."""
+    names = {tool.name for tool in descriptor.own_tools or ()}
+    for child in descriptor.sub_agents or ():
+        names |= _own_names(child)
+    return names

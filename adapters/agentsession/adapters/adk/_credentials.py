@@ -1,0 +1,119 @@
+"""A person's credential for a tool: from the contract's answer to what ADK takes, and out of what ADK stores.
+
+Not for: asking (``_tool_calls.py``, or ADK itself). Rules carried: SEC-01, and the credential answers of contract §2.
+May import: ``_elicit``, google.adk, google.genai types.
+
+ADK stores the answer to a credential request in its session, in plain text. So ADK is given a message without the
+secret, and the secret is put into the copy of the session that the run works on, before the agent looks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from google.adk.agents.callback_context import CallbackContext
+from google.adk.auth._auth_resume import store_auth_response  # private: ADK's own check of a credential that came back
+from google.adk.auth.auth_tool import AuthConfig
+from google.adk.sessions.session import Session
+from google.adk.tools.tool_context import ToolContext
+from google.genai import types
+
+from agentsession.adapters.adk._elicit import CREDENTIAL
+from agentsession.adapters.adk._values import REDACTED
+
+__all__ = ["REDACTED_RESPONSE", "credential_response", "put_back", "requested_config", "store_credential"]
+
+REDACTED_RESPONSE = {"credential": REDACTED}
+"""What ADK stores in the place of a credential."""
+
+
+def credential_response(config: Mapping[str, Any], content: Any) -> dict[str, Any]:
+    """ADK's AuthConfig (as JSON) with the credential of the contract's ``content`` filled in.
+
+    ``content`` is ``{"credential": {"type": …}}`` or ``{"auth_response_uri": …}``; what is neither is passed on as
+    ADK's own form.
+    """
+    out = dict(config)
+    issued = out.get("exchangedAuthCredential") or out.get("exchanged_auth_credential")
+    fields: Mapping[str, Any] = content if isinstance(content, Mapping) else {}
+    uri = fields.get("auth_response_uri", fields.get("authResponseUri"))
+    credential = fields.get("credential")
+    if isinstance(uri, str):
+        out["exchangedAuthCredential"] = _with_oauth2(issued, {"authResponseUri": uri})
+    elif isinstance(credential, Mapping):
+        out["exchangedAuthCredential"] = _credential(credential, issued)
+    elif fields:
+        return dict(fields)
+    return out
+
+
+def _credential(given: Mapping[str, Any], issued: Any) -> dict[str, Any]:
+    kind = given.get("type")
+    secret = given.get("value", given.get("token"))
+    if kind == "api_key":
+        return {"authType": "apiKey", "apiKey": given.get("api_key", given.get("key", secret))}
+    if kind == "bearer":
+        return {"authType": "http", "http": {"scheme": "bearer", "credentials": {"token": secret}}}
+    if kind == "basic":
+        both = {"username": given.get("username"), "password": given.get("password")}
+        return {"authType": "http", "http": {"scheme": "basic", "credentials": both}}
+    rest = {_camel(key): value for key, value in given.items() if key != "type"}
+    if kind == "oauth2":
+        return _with_oauth2(issued, rest)
+    if kind == "service_account":
+        return {"authType": "serviceAccount", "serviceAccount": rest}
+    return dict(given)
+
+
+def _with_oauth2(issued: Any, more: Mapping[str, Any]) -> dict[str, Any]:
+    """The credential that ADK issued with the request, its ``state`` included, and ``more`` in it."""
+    base = dict(issued) if isinstance(issued, Mapping) else {}
+    inner = base.get("oauth2")
+    return {**base, "authType": "oauth2", "oauth2": {**(inner if isinstance(inner, Mapping) else {}), **more}}
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+async def store_credential(config: AuthConfig, content: Any, context: ToolContext) -> bool:
+    """Put a credential where the tool finds it (ADK's temporary state, which is never stored); whether ADK took it."""
+    wire = config.model_dump(mode="json", by_alias=True, exclude_none=True)
+    stored = await store_auth_response(
+        requested=config,
+        response=credential_response(wire, content),
+        state=context.state,
+        interrupt_id=context.function_call_id or "",
+    )
+    return stored is not None
+
+
+def requested_config(session: Session, adk_id: str) -> Mapping[str, Any]:
+    """What ADK asked with the credential request of this id, as JSON; empty if there is none."""
+    for event in reversed(session.events):
+        for call in event.get_function_calls():
+            if call.id == adk_id and call.name == CREDENTIAL:
+                args = call.args or {}
+                config = args.get("authConfig", args.get("auth_config"))
+                return config if isinstance(config, Mapping) else {}
+    return {}
+
+
+def put_back(context: CallbackContext, credentials: Mapping[str, Any]) -> None:
+    """Put the secrets into the run's copy of the session; the stored events are others and stay redacted."""
+    events = context._invocation_context.session.events  # private, and the only way to the run's own copy
+    for index in range(len(events) - 1, -1, -1):
+        event = events[index]
+        if event.author != "user":
+            continue
+        held = {response.id for response in event.get_function_responses()} & set(credentials)
+        if held:
+            copy = event.model_copy(deep=True)
+            for part in (copy.content.parts if copy.content is not None else None) or ():
+                response: types.FunctionResponse | None = part.function_response
+                if response is not None and response.id is not None and response.id in held:
+                    response.response = credentials[response.id]
+            events[index] = copy
+        return

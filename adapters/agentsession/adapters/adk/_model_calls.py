@@ -1,0 +1,152 @@
+"""What happens before and after each model call of a run: tools, changes, steers, limits, ids.
+
+Not for: tool calls (``_tool_calls.py``). Rules carried: CTL-06, CTL-07, CTL-08, TOOL-03.
+May import: ``agentsession.protocol``, the modules beside it, google.adk.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from google.adk.agents.callback_context import CallbackContext
+from google.adk.events.event import Event as AdkEvent
+from google.adk.models.llm_request import LlmRequest
+from google.adk.models.llm_response import LlmResponse
+from google.genai import types
+
+from agentsession.adapters.adk._brackets import agent_key
+from agentsession.adapters.adk._content import content_to_parts
+from agentsession.adapters.adk._host_tools import HostTool
+from agentsession.protocol import Error
+
+if TYPE_CHECKING:
+    from agentsession.adapters.adk._live import LiveRun
+
+__all__ = ["DEFAULT_CALLS", "ModelCalls"]
+
+UNNAMED: Final = "unnamed_tool"
+"""The name given to a call for which the model gave none."""
+
+DEFAULT_CALLS: Final = 500
+"""How many model calls a turn may make when nobody said: ADK's own limit for a run."""
+
+
+class ModelCalls:
+    """The model calls of one run, those of its children included."""
+
+    def __init__(self, live: LiveRun) -> None:
+        self._live = live
+        self._told: set[str] = set()
+
+    async def before(self, context: CallbackContext, request: LlmRequest) -> LlmResponse | None:
+        """Before a model call: the host's tools, what the host changed, and what it wants said.
+
+        A response instead of the call ends the agent: a limit was reached, or something cannot be controlled.
+        """
+        live, state = self._live, self._live.state
+        span = live.spans.find("agent", agent_key(context))
+        if span is not None:
+            live.spans.close_children(span)
+        await live.attached()
+        is_child = context.session.id != state.adk_session_id
+        stop = self._over_limit(is_child) or self._uncontrolled(request)
+        if stop is not None:
+            live.stop(*stop)
+            return LlmResponse(error_code="AGENTSESSION_STOPPED", error_message=stop[1].message)
+        self._offer_host_tools(request, is_child=is_child)
+        state.know_tools(context.agent_name, request.tools_dict.values())
+        model = state.model_of(live.ctx.options)
+        if model is not None:
+            request.model = model
+        if state.state_changes:
+            changes, state.state_changes = state.state_changes, {}
+            for key, value in changes.items():
+                context.state[key] = value
+        if not is_child:
+            await self._inject_steers(context, request)
+        return None
+
+    def after(self, response: LlmResponse) -> None:
+        """Make the calls of a response ones that ADK can pair with their results; in place, so that others see it too.
+
+        A model may repeat an id of an earlier call, and may call a tool without a name: ADK names its answer to that
+        ``<unnamed>``, does not recognise it as an answer, and would run the call again for ever.
+        """
+        if response.partial or response.content is None:
+            return
+        for part in response.content.parts or ():
+            made = part.function_call
+            if made is None:
+                continue
+            if not made.name:
+                made.name = UNNAMED
+            if made.id and made.id in self._live.state.call_ids:
+                made.id = self._live.ctx.new_id("call-")
+            if made.id:
+                self._live.state.call_ids.add(made.id)
+
+    def _over_limit(self, is_child: bool) -> tuple[str, Error] | None:
+        """Count a model call; the reason to end the turn when it is one too many.
+
+        ADK counts anew in every run, and in every child of an AgentTool; the contract counts a turn.
+        """
+        state, limits = self._live.state, self._live.ctx.options.limits
+        max_calls = limits.max_llm_calls if limits is not None else None
+        max_turns = limits.max_turns if limits is not None else None
+        if state.llm_calls >= (max_calls or DEFAULT_CALLS):
+            return "max_llm_calls", _limit("max_llm_calls", f"the turn has made {state.llm_calls} model calls")
+        if not is_child and max_turns is not None and state.steps >= max_turns:
+            return "max_turns", _limit("max_turns", f"the turn has made {state.steps} model steps")
+        state.llm_calls += 1
+        state.steps += not is_child
+        return None
+
+    def _uncontrolled(self, request: LlmRequest) -> tuple[str, Error] | None:
+        """A toolset may add tools that the model's provider runs: those that could be seen were refused before."""
+        if self._live.state.allows_uncontrolled:
+            return None
+        for tool in request.config.tools or ():
+            if not isinstance(tool, types.Tool):
+                continue
+            found = [name for name in tool.model_fields_set if name != "function_declarations" and getattr(tool, name)]
+            if found:
+                message = f"{found[0]} would run at the model's provider, where no host can grant or deny it"
+                return "failed", Error(status="FAILED_PRECONDITION", message=message, code="adk-refused")
+        return None
+
+    def _offer_host_tools(self, request: LlmRequest, *, is_child: bool) -> None:
+        state = self._live.state
+        hosts: list[HostTool] = []
+        for tool in state.tools_of(self._live.ctx.options).values():
+            if tool.name not in request.tools_dict:
+                hosts.append(HostTool(tool, parked=state.parked and not is_child))
+            elif tool.name not in self._told:
+                # A toolset brought it: names known before are refused when the session opens.
+                self._told.add(tool.name)
+                message = f"the agent has a tool {tool.name!r} of its own, so the host's is not offered"
+                self._live.ctx.emit_nowait(Error(status="ALREADY_EXISTS", message=message, code="tool-name"))
+        if hosts:
+            request.append_tools(list(hosts))
+
+    async def _inject_steers(self, context: CallbackContext, request: LlmRequest) -> None:
+        for steer in await self._live.ctx.steers():
+            content = types.Content(role="user", parts=content_to_parts(steer.content))
+            request.contents.append(content)
+            invocation = context._invocation_context  # private: the session service has no public way in from here
+            last = invocation.session.events[-1].timestamp if invocation.session.events else None
+            event = AdkEvent(
+                author="user",
+                invocation_id=invocation.invocation_id,
+                branch=invocation.branch,
+                isolation_scope=invocation.isolation_scope,
+                content=content,
+                custom_metadata={"agentsession_steer": steer.message_id},
+            )
+            if last is not None:
+                # SQLite reloads in the order of timestamps, and ADK has stamped the model's event already.
+                event.timestamp = last + 1e-6
+            await invocation.session_service.append_event(session=invocation.session, event=event)
+
+
+def _limit(code: str, message: str) -> Error:
+    return Error(status="RESOURCE_EXHAUSTED", message=message, code=code)

@@ -1,0 +1,339 @@
+"""Each tool call of a run: may it run, what does the host say, what did it return.
+
+Not for: model calls (``_model_calls.py``), how a wait works (``_live.py``).
+Rules carried: TOOL-05, TOOL-06, TOOL-11, HITL-01 to HITL-04, HITL-10.
+May import: ``agentsession.protocol``, the modules beside it, google.adk.
+
+Fail closed: a tool of the agent runs only when its request is in the record, needs no grant or was granted in this very
+run, has not run before, and, where it wants a confirmation of its own, that was accepted. Everything else answers the
+model with an error, also every failure of this code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from google.adk.auth.auth_tool import AuthConfig
+from google.adk.tools.base_tool import BaseTool
+from google.adk.tools.tool_confirmation import ToolConfirmation
+from google.adk.tools.tool_context import ToolContext
+
+from agentsession.adapters.adk._credentials import store_credential
+from agentsession.adapters.adk._elicit import question_of
+from agentsession.adapters.adk._host_tools import HostTool
+from agentsession.adapters.adk._replies import DECLINED, NO_CREDENTIAL, tool_result
+from agentsession.adapters.adk._session_state import STEERING_NAMES, is_agent_tool, steers_adk
+from agentsession.adapters.adk._values import lossy_json
+from agentsession.protocol import (
+    ElicitationAnswer,
+    ElicitationRequest,
+    RunEnded,
+    ToolDecision,
+    ToolGrant,
+    ToolRequest,
+    ToolResponse,
+    repair_text,
+)
+
+if TYPE_CHECKING:
+    from agentsession.adapters.adk._live import LiveRun
+
+__all__ = ["ToolCalls"]
+
+_logger = logging.getLogger("agentsession.adapters.adk")
+
+PENDING: Final = {"status": "pending"}
+"""What the model reads of a long-running tool of the agent that returned nothing (docs/adk-limits.md)."""
+
+_REQUEST_INPUT: Final = "adk_request_input"
+
+
+class ToolCalls:
+    """The tool calls of one run, those of its children included."""
+
+    def __init__(self, live: LiveRun) -> None:
+        self._live = live
+        self._begun: set[str] = set()
+        """Requests whose tool has been let run, or whose call was answered in its place."""
+        self._synthetic: dict[tuple[str, str | None], str] = {}
+        """Requests for calls that no event announced, by session and call id."""
+        self._results: dict[str, dict[str, Any]] = {}
+        """Results of tools that have finished in a step that is not over, by request id."""
+
+    # -- before -------------------------------------------------------------------------------------------------------
+
+    async def before(self, tool: BaseTool, args: Any, context: ToolContext) -> dict[str, Any] | None:
+        """Before each tool call: ``None`` lets it run, an object answers the model instead."""
+        live = self._live
+        live.spans.open("tool", _key(tool, context))
+        try:
+            await live.attached()
+            return await self._decide(tool, args, context)
+        except RunEnded:
+            raise asyncio.CancelledError from None
+        except Exception:
+            _logger.exception("session %s: a call of %s could not be checked", live.ctx.session_id, tool.name)
+            return {"error": "blocked: this call could not be checked"}
+
+    async def _decide(self, tool: BaseTool, args: Any, context: ToolContext) -> dict[str, Any] | None:
+        if type(tool) is BaseTool:
+            return None  # a name that no tool has: ADK answers it with an error
+        if not isinstance(args, dict):
+            return {"error": f"the arguments of {tool.name} must be an object, not {type(args).__name__}"}
+        if steers_adk(tool):
+            return None
+        if tool.name in STEERING_NAMES:
+            return {"error": f"blocked: {tool.name} is named like a call that steers ADK, so nobody was asked about it"}
+        if isinstance(tool, HostTool):
+            return None  # it asks the host itself
+        if is_agent_tool(tool):
+            if not getattr(tool, "include_plugins", True):
+                return {"error": "blocked: an AgentTool with include_plugins=False cannot be controlled"}
+            return None
+        return await self._permit(tool, args, context)
+
+    async def _permit(self, tool: BaseTool, args: dict[str, Any], context: ToolContext) -> dict[str, Any] | None:
+        live, ctx, state = self._live, self._live.ctx, self._live.state
+        request_id = self._request_of(tool, args, context)
+        request = ctx.open_request(request_id)
+        if request_id in state.refused:
+            return {"error": NO_CREDENTIAL}
+        if request_id in state.resumed and request is not None:
+            # It was let run before, asked for a credential, and the credential has come.
+            state.resumed.discard(request_id)
+            self._take_args(args, self._granted_args(request_id))
+            if request.confirmation == "accept":
+                context.tool_confirmation = ToolConfirmation(confirmed=True)
+            return None
+        if request_id in self._begun:
+            return {"error": "blocked: this call was answered before"}
+        call = state.translator.book.get(request_id)
+        needs = request.needs if request is not None else call.needs if call is not None else ""
+        if call is not None and call.hidden:
+            return {"error": "blocked: this call must not run"}
+        if needs == "grant":
+            answer = await live.wait(request_id)
+            instead = {"error": "blocked: this call was answered before"} if answer is None else tool_result(answer)
+            if instead is not None:
+                self._begun.add(request_id)
+                return instead
+            if not isinstance(answer, ToolGrant) or not ctx.is_open_request(request_id):
+                return {"error": "blocked: no grant for this call"}
+            self._take_args(args, answer.args)
+        elif request is None:
+            return {"error": "blocked: this call was answered before"}
+        elif state.gates_tools and not state.confirms_itself(tool):
+            return {"error": "blocked: no grant for this call"}
+        if ctx.aborting:
+            raise asyncio.CancelledError
+        self._begun.add(request_id)
+        if await tool.check_require_confirmation(args, context):
+            answer = await self._confirm(tool, request_id, None)
+            if answer.action != "accept":
+                state.declined(request_id)
+                return {"error": DECLINED}
+            context.tool_confirmation = ToolConfirmation(confirmed=True, payload=_payload(answer))
+        else:
+            # An answer that ADK found in its session was to a question of an earlier call, not to one about this.
+            context.tool_confirmation = None
+        return None
+
+    def _take_args(self, args: dict[str, Any], edited: dict[str, Any] | None) -> None:
+        if edited is not None:
+            args.clear()
+            args.update(edited)
+
+    def _granted_args(self, request_id: str) -> dict[str, Any] | None:
+        for event in reversed(self._live.ctx.record):
+            if isinstance(event, ToolDecision) and event.request_id == request_id:
+                return event.args
+        return None
+
+    async def host_result(self, tool: HostTool, args: dict[str, Any], context: ToolContext) -> dict[str, Any]:
+        """The host's result for a call of one of its tools."""
+        try:
+            request_id = self._request_of(tool, args, context)
+            answer = await self._live.wait(request_id)
+        except RunEnded:
+            raise asyncio.CancelledError from None
+        if request_id in self._begun or answer is None:
+            return {"error": "blocked: this call was answered before"}
+        self._begun.add(request_id)
+        return tool_result(answer) or {"error": "blocked: the host cannot grant its own tool"}
+
+    def _request_of(self, tool: BaseTool, args: dict[str, Any], context: ToolContext) -> str:
+        """The request in the record for a call; one is made for a call that no event announced."""
+        live = self._live
+        call_id = context.function_call_id
+        call = live.state.translator.book.known(call_id or "")
+        if call is not None and call.name == repair_text(tool.name) and call.kind == "tool":
+            return call.request_id
+        key = (context.session.id, call_id)
+        made = self._synthetic.get(key)
+        if made is None:
+            made = live.ctx.new_id("r")
+            shown, _ = lossy_json(args)
+            live.ctx.emit_nowait(
+                ToolRequest(
+                    request_id=made,
+                    name=tool.name,
+                    args=shown if isinstance(shown, dict) else None,
+                    owner="host" if isinstance(tool, HostTool) else "agent",
+                    needs=live.state.needs_of(tool) or "grant",
+                    agent_id=context.agent_name,
+                    thread_id=live.brackets.current_thread(),
+                )
+            )
+            self._synthetic[key] = made
+        return made
+
+    def _known_request(self, context: ToolContext) -> str | None:
+        """The request for a call, if the record has one."""
+        made = self._synthetic.get((context.session.id, context.function_call_id))
+        return made or self._live.state.translator.request_id(context.function_call_id or "")
+
+    # -- after --------------------------------------------------------------------------------------------------------
+
+    async def after(
+        self, tool: BaseTool, args: dict[str, Any], context: ToolContext, result: Any
+    ) -> dict[str, Any] | None:
+        """After each tool call: a question from inside the tool is asked here, then the tool runs again."""
+        live = self._live
+        try:
+            await live.attached()
+            changed = await self._ask_from_inside(tool, args, context)
+        except RunEnded:
+            raise asyncio.CancelledError from None
+        request_id = self._known_request(context)
+        if (context.function_call_id or "") not in context.actions.requested_auth_configs:
+            shown = changed if changed is not None else result
+            if tool.is_long_running and not shown and not isinstance(tool, HostTool) and tool.name != _REQUEST_INPUT:
+                shown = changed = dict(PENDING)
+            parked = tool.is_long_running and not shown
+            if request_id is not None and not parked and not getattr(tool, "_defers_response", False):
+                self._results[request_id] = shown
+        span = live.spans.find("tool", _key(tool, context))
+        if span is not None:
+            live.spans.close(span)
+        return changed
+
+    async def _ask_from_inside(
+        self, tool: BaseTool, args: dict[str, Any], context: ToolContext
+    ) -> dict[str, Any] | None:
+        """Put the questions that a tool asked while it ran; the result of its last run, ``None`` if it asked nothing.
+
+        ADK would end its run on them: an AgentTool loses the question then, and a pipeline the rest of its steps.
+        Only a credential of a plain agent is asked by ADK itself, because that survives the process.
+        """
+        actions, call_id = context.actions, context.function_call_id or ""
+        changed: dict[str, Any] | None = None
+        while True:
+            confirmation = actions.requested_tool_confirmations.pop(call_id, None)
+            inline = context.session.id != self._live.state.adk_session_id or not self._live.state.is_plain
+            config = actions.requested_auth_configs.pop(call_id, None) if inline else None
+            if confirmation is None and config is None:
+                return changed
+            actions.skip_summarization = None  # ADK sets it where it means to end the run
+            request_id = self._known_request(context)
+            if request_id is None or not self._live.ctx.is_open_request(request_id):
+                return {"error": DECLINED}
+            if confirmation is not None:
+                answer = await self._confirm(tool, request_id, confirmation)
+                if answer.action != "accept":
+                    self._live.state.declined(request_id)
+                    return {"error": DECLINED}
+                payload = _payload(answer)
+                context.tool_confirmation = ToolConfirmation(
+                    hint=confirmation.hint or "",
+                    confirmed=True,
+                    payload=payload if payload is not None else confirmation.payload,
+                )
+            elif config is not None and not await self._authorise(tool, request_id, config, context):
+                return {"error": NO_CREDENTIAL}
+            try:
+                again = await tool.run_async(args=args, tool_context=context)
+            except Exception as error:  # noqa: BLE001  # as ADK's own call of the tool: the model reads of it
+                return self.error(tool, error)
+            changed = again if isinstance(again, dict) else {"result": again}
+
+    async def _confirm(self, tool: BaseTool, request_id: str, asked: ToolConfirmation | None) -> ElicitationAnswer:
+        """Ask the person for the confirmation that a tool itself wants."""
+        payload, _ = lossy_json(asked.payload if asked is not None else None)
+        message = repair_text(asked.hint or "") if asked is not None else ""
+        return await self._ask(
+            ElicitationRequest(
+                request_id=self._live.ctx.new_id("q"),
+                kind="tool_confirmation",
+                message=message or f"May {tool.name} run?",
+                tool_request_id=request_id,
+                thread_id=self._live.brackets.current_thread(),
+                **({"context": payload} if payload is not None else {}),
+            )
+        )
+
+    async def _authorise(self, tool: BaseTool, request_id: str, config: AuthConfig, context: ToolContext) -> bool:
+        """Ask the person for the credential that a tool wants; whether there is one now."""
+        args = {"authConfig": config.model_dump(mode="json", by_alias=True, exclude_none=True)}
+        answer = await self._ask(
+            ElicitationRequest(
+                request_id=self._live.ctx.new_id("q"),
+                kind="auth_required",
+                tool_request_id=request_id,
+                thread_id=self._live.brackets.current_thread(),
+                **question_of("auth_required", args, tool.name),
+            )
+        )
+        if answer.action != "accept":
+            return False
+        return await store_credential(config, answer.content, context)
+
+    async def _ask(self, question: ElicitationRequest) -> ElicitationAnswer:
+        self._live.ctx.emit_nowait(question)
+        answer = await self._live.wait(question.request_id)
+        if isinstance(answer, ElicitationAnswer):
+            return answer
+        return ElicitationAnswer(request_id=question.request_id, action="cancel")
+
+    # -- failures and results -----------------------------------------------------------------------------------------
+
+    def failed(self) -> None:
+        """A tool raised, or was cancelled because a sibling did."""
+        self._live.spans.failed()
+
+    def error(self, tool: BaseTool, error: BaseException) -> dict[str, Any]:
+        """What the model reads of an exception: its type, and its text only where the host said so."""
+        text = f"{tool.name} failed with {type(error).__name__}"
+        return {"error": f"{text}: {error}" if self._live.state.exposes_errors else text}
+
+    def flush(self) -> None:
+        """Record what finished in a step that is not over: ADK tells of a step only when all of it is."""
+        for request_id, result in list(self._results.items()):
+            del self._results[request_id]
+            request = self._live.ctx.open_request(request_id)
+            if request is None or request.status == "waiting":
+                continue
+            data, _ = lossy_json(result)
+            failed = isinstance(data, dict) and data.get("error") not in (None, False, "")
+            declined = request.confirmation not in (None, "accept")
+            self._live.ctx.emit_nowait(
+                ToolResponse(
+                    request_id=request_id,
+                    name=request.name,
+                    data=data["result"] if isinstance(data, dict) and set(data) == {"result"} else data,
+                    is_error=failed,
+                    status="denied" if failed and declined else "failed" if failed else "completed",
+                    agent_id=request.agent_id,
+                    thread_id=request.thread_id,
+                )
+            )
+            self._live.state.translator.resolve(request_id)
+
+
+def _key(tool: BaseTool, context: ToolContext) -> tuple[str, str | None, str]:
+    return (context.session.id, context.function_call_id, tool.name)
+
+
+def _payload(answer: ElicitationAnswer) -> Any:
+    return answer.content.get("payload") if isinstance(answer.content, dict) else None
