@@ -235,6 +235,13 @@ def test_each_evaluation_case_is_a_session_of_its_own() -> None:
     assert [session.session_id for session in sessions] == ["dice-1", "dice-2"]
 
 
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_an_invocation_alone_is_a_session(wrapped: bool) -> None:
+    (turn,) = case()["conversation"]
+
+    assert outline(mapped([turn] if wrapped else turn))[1] == "message roll"
+
+
 def test_invocation_events_are_read() -> None:
     turn = {
         "userContent": {"parts": [{"text": "hi"}]},
@@ -279,6 +286,8 @@ def test_the_older_lists_of_turns_are_read(wrapped: bool) -> None:
         ("7", "not-adk", "f.json at /"),
         ("[1, 2]", "not-adk", "f.json at /0"),
         ('{"model": "m", "texts": []}', "not-adk", "f.json at /"),
+        ('{"sessionUpdate": "x", "content": {"type": "text", "text": "hi"}}', "not-adk", "f.json at /"),
+        ('{"type": "message", "sessionId": "s", "content": [], "partial": true}', "not-adk", "f.json at /"),
         ('{"a" 1}', "bad-json", "line 1, column 6"),
         ('{"author": "a"}\n{"author"', "bad-json", "line 2, column 10"),
         ('[{"author": "a", "content": {"parts": [{"text": 7}]}}]', "schema", "f.json at /0/content/parts/0/text"),

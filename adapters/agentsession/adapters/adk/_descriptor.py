@@ -223,8 +223,7 @@ def _own(agent: Any, field: str) -> object:
 
 def _model(agent: Any) -> str | None:
     """The model's name, an ancestor's or ADK's default where the agent has none; no model object is made for it."""
-    kind: Any = type(agent)
-    default: object = getattr(kind, "_default_model", None)
+    default: object = getattr(agent.__class__, "_default_model", None)
     seen = 0
     while agent is not None and seen < 64:
         model = getattr(agent, "model", None)

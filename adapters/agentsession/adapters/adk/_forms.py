@@ -21,9 +21,8 @@ __all__ = ["NOT_ADK_FIX", "Found", "as_now", "sessions_in", "unknown_fields"]
 
 _EXPECTED: Final = "ADK Events, a session dump (with events), an evaluation set (with eval_cases) or test turns (query)"
 NOT_ADK_FIX: Final = "leave the file out; docs/adk-mapping.md lists the forms that are read"
-_EVENT_KEYS: Final = frozenset(
-    {"author", "content", "actions", "invocationId", "invocation_id", "options", "partial", "errorCode", "error_code"}
-)
+_EVENT_KEYS: Final = frozenset({"author", "invocationId", "invocation_id"})
+_HOLDERS: Final = frozenset({"events", "eval_cases", "evalCases", "conversation", "user_content", "userContent"})
 _OLD_ACTIONS: Final = {
     "update_context": "state_delta",
     "updateContext": "state_delta",
@@ -115,13 +114,11 @@ def _list(values: list[Any], place: str, name: str, stem: str) -> Iterator[Found
 
 
 def _is_event(value: Any) -> bool:
-    """An Event has an author or content, and is none of the forms that hold events."""
-    return (
-        is_object(value)
-        and "events" not in value
-        and not _EVENT_KEYS.isdisjoint(value)
-        and ("type" not in value or "sessionId" not in value)
-    )
+    """An Event says whose it is or has ADK's content, and is none of the forms that hold events."""
+    if not is_object(value) or not _HOLDERS.isdisjoint(value):
+        return False
+    content = value.get("content")
+    return not _EVENT_KEYS.isdisjoint(value) or (is_object(content) and "parts" in content)
 
 
 def _dump(value: dict[str, Any], place: str, name: str, stem: str) -> Found:
