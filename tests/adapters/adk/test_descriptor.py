@@ -191,6 +191,13 @@ def test_an_app_is_described_by_its_root() -> None:
     assert describe_agent(App(name="shop", root_agent=agent("seller"))).name == "seller"
 
 
+def test_a_sub_agent_is_described_as_itself() -> None:
+    child = agent("child")
+    agent("parent", sub_agents=[child])
+
+    assert describe_agent(child).name == "child"
+
+
 def test_the_model_is_named_and_inherited() -> None:
     described = describe_agent(LlmAgent(name="root", model="gemini-x", sub_agents=[LlmAgent(name="kid")]))
 

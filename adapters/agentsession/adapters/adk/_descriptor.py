@@ -68,7 +68,8 @@ def describe_agent(
     Raises:
         ConfigurationError: it is not an ADK agent (``not-an-agent``), or a name in the tree cannot be used.
     """
-    root = getattr(agent, "root_agent", None) or agent
+    # Only an App is asked for its root: an agent has root_agent too, and means the top of its tree.
+    root = agent if _is_node(agent) else getattr(agent, "root_agent", None)
     if not _is_node(root):
         raise ConfigurationError(
             f"{_shown(agent)} is not an ADK agent", expected="ADK agent", fix=_ADVICE, id="not-an-agent"
