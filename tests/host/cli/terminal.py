@@ -16,7 +16,7 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -25,7 +25,7 @@ import pyte
 
 __all__ = ["TerminalSession"]
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 15.0
 
 
 class TerminalSession:
@@ -106,18 +106,22 @@ class TerminalSession:
         """Press keys."""
         os.write(self._main, text.encode())
 
-    def wait_for(self, pattern: str, *, count: int = 1, timeout_s: float = TIMEOUT_S) -> str:
+    def wait_for(self, pattern: str, *, count: int = 1) -> str:
         """Return the text once ``pattern`` is found ``count`` times in it."""
-        end = time.monotonic() + timeout_s
+        return self.wait_until(lambda text: len(re.findall(pattern, text, re.MULTILINE)) >= count, repr(pattern))
+
+    def wait_until(self, is_so: Callable[[str], bool], what: str) -> str:
+        """Return the text once it is so."""
+        end = time.monotonic() + TIMEOUT_S
         while True:
             text = self.text
-            if len(re.findall(pattern, text, re.MULTILINE)) >= count:
+            if is_so(text):
                 return text
             with self._changed:
                 if self._ended:
-                    raise AssertionError(f"the process ended before {pattern!r} was seen:\n{text}")
+                    raise AssertionError(f"the process ended before {what} was seen:\n{text}")
                 if time.monotonic() > end:
-                    raise AssertionError(f"{pattern!r} was not seen in {timeout_s} s:\n{text}")
+                    raise AssertionError(f"{what} was not seen in {TIMEOUT_S} s:\n{text}")
                 self._changed.wait(0.5)
 
     def wait_exit(self) -> int:

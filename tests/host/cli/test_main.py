@@ -9,22 +9,22 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.host.cli.command import PROJECT, run_command
+from tests.host.cli.command import PROJECT, Command
 
 from agentsession.protocol import SessionMachine, read_ndjson
 
 TOOLS = ("--tools", "host_tools:tools")
 
 
-def test_alone_it_shows_examples_and_exits_2() -> None:
-    done = run_command()
+def test_alone_it_shows_examples_and_exits_2(command: Command) -> None:
+    done = command()
     assert done.returncode == 2
     assert "agentsession demo" in done.stderr
     assert done.stdout == ""
 
 
-def test_the_version_names_the_contract_too() -> None:
-    done = run_command("--version")
+def test_the_version_names_the_contract_too(command: Command) -> None:
+    done = command("--version")
     assert done.returncode == 0
     assert "contract 1.0" in done.stdout
 
@@ -63,62 +63,64 @@ def test_a_look_up_loads_no_agent_framework_no_terminal_library_and_no_database(
         (["explain", "schemma"], 2, "unknown-id", "agentsession explain schema"),
     ],
 )
-def test_a_mistake_is_named_and_ends_in_something_to_type(args: list[str], code: int, error: str, fix: str) -> None:
-    done = run_command(*args)
+def test_a_mistake_is_named_and_ends_in_something_to_type(
+    command: Command, args: list[str], code: int, error: str, fix: str
+) -> None:
+    done = command(*args)
     assert (done.returncode, done.stdout) == (code, "")
     assert done.stderr.startswith(f"error[{error}]: ")
     assert fix in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
 
 
-def test_a_broken_module_is_named_with_file_line_and_cause_and_debug_shows_the_traceback() -> None:
-    quiet = run_command("inspect", "broken_agent:agent")
+def test_a_broken_module_is_named_with_file_line_and_cause_and_debug_shows_the_traceback(command: Command) -> None:
+    quiet = command("inspect", "broken_agent:agent")
     assert "RuntimeError: no database" in quiet.stderr
     assert "broken_agent.py, line 3" in quiet.stderr
-    assert "Traceback" in run_command("inspect", "broken_agent:agent", "--debug").stderr
+    assert "Traceback" in command("inspect", "broken_agent:agent", "--debug").stderr
 
 
-def test_a_start_that_fails_in_json_mode_is_a_line_of_json() -> None:
+def test_a_start_that_fails_in_json_mode_is_a_line_of_json(command: Command) -> None:
     import json
 
-    done = run_command("run", "scripted_agent:worker", "--json")
+    done = command("run", "scripted_agent:worker", "--json")
     (line,) = done.stdout.splitlines()
     assert json.loads(line)["error"] == "module-missing"
     assert json.loads(line)["fix"] == "agentsession run scripted_agents:worker"
     assert (done.returncode, done.stderr) == (2, "")
 
 
-def test_a_prompt_gives_lines_on_stderr_and_only_the_answer_on_stdout() -> None:
-    done = run_command("run", "scripted_agents:worker", *TOOLS, "-p", "Read it")
+def test_a_prompt_gives_lines_on_stderr_and_only_the_answer_on_stdout(command: Command) -> None:
+    done = command("run", "scripted_agents:worker", *TOOLS, "-p", "Read it")
     assert (done.returncode, done.stdout) == (0, "All done.\n")
     assert "2 calls at once" in done.stderr
     assert "completed" in done.stderr
     assert "\x1b" not in done.stderr
 
 
-def test_a_factory_and_a_function_that_returns_tools_are_called() -> None:
-    done = run_command("run", "scripted_agents:make", "--tools", "host_tools:make_tools", "-p", "-", stdin="Read it")
+def test_a_factory_and_a_function_that_returns_tools_are_called(command: Command) -> None:
+    done = command("run", "scripted_agents:make", "--tools", "host_tools:make_tools", "-p", "-", stdin="Read it")
     assert (done.returncode, done.stdout) == (0, "All done.\n")
 
 
-def test_a_question_without_a_terminal_is_denied_and_nothing_hangs() -> None:
-    done = run_command("run", "scripted_agents:denier", "-p", "Edit it")
+def test_a_question_without_a_terminal_is_denied_and_nothing_hangs(command: Command) -> None:
+    done = command("run", "scripted_agents:denier", "-p", "Edit it")
     assert done.returncode == 0
     assert "The host said: no_channel" in done.stdout
     assert "DENIED" in done.stderr
     assert "edit ran" not in done.stderr
 
 
-def test_a_form_without_a_terminal_is_declined() -> None:
-    done = run_command("run", "scripted_agents:asker", "-p", "Deploy")
+def test_a_form_without_a_terminal_is_declined(command: Command) -> None:
+    done = command("run", "scripted_agents:asker", "-p", "Deploy")
     assert done.returncode == 0
     assert "declined" in done.stderr
 
 
-def test_a_tool_can_be_allowed_and_denied_by_name() -> None:
-    allowed = run_command("run", "scripted_agents:editor", "-p", "Edit", "--allow", "edit_*")
+def test_a_tool_can_be_allowed_and_denied_by_name(command: Command) -> None:
+    allowed = command("run", "scripted_agents:editor", "-p", "Edit", "--allow", "edit_*")
     assert "edit ran 2 time(s)" in allowed.stderr
-    denied = run_command("run", "scripted_agents:denier", "-p", "Edit", "--allow", "*", "--deny", "edit_*")
+    denied = command("run", "scripted_agents:denier", "-p", "Edit", "--allow", "*", "--deny", "edit_*")
     assert "rule --deny edit_*" in denied.stderr
     assert "edit ran" not in denied.stderr
 
@@ -127,12 +129,12 @@ def test_a_tool_can_be_allowed_and_denied_by_name() -> None:
     ("agent", "code"),
     [("refuser", 10), ("talker", 11), ("failer", 1), ("breaker", 1), ("stranger", 19)],
 )
-def test_the_exit_code_tells_how_the_turn_ended(agent: str, code: int) -> None:
-    assert run_command("run", f"scripted_agents:{agent}", "-p", "x").returncode == code
+def test_the_exit_code_tells_how_the_turn_ended(command: Command, agent: str, code: int) -> None:
+    assert command("run", f"scripted_agents:{agent}", "-p", "x").returncode == code
 
 
-def test_json_gives_the_record_and_every_line_of_it_is_valid() -> None:
-    done = run_command("run", "scripted_agents:worker", *TOOLS, "-p", "Read it", "--json")
+def test_json_gives_the_record_and_every_line_of_it_is_valid(command: Command) -> None:
+    done = command("run", "scripted_agents:worker", *TOOLS, "-p", "Read it", "--json")
     assert (done.returncode, done.stderr) == (0, "")
     lines = [line for line in done.stdout.splitlines() if '"receipt"' not in line]
     machine = SessionMachine.fold(read_ndjson(lines))
@@ -140,41 +142,41 @@ def test_json_gives_the_record_and_every_line_of_it_is_valid() -> None:
     assert len(lines) < len(done.stdout.splitlines())
 
 
-def test_a_record_can_be_replayed_as_it_was_shown(tmp_path: Path) -> None:
+def test_a_record_can_be_replayed_as_it_was_shown(command: Command, tmp_path: Path) -> None:
     record = tmp_path / "record.ndjson"
-    shown = run_command("run", "scripted_agents:worker", *TOOLS, "-p", "Read it")
-    record.write_text(run_command("run", "scripted_agents:worker", *TOOLS, "-p", "Read it", "--json").stdout)
-    replayed = run_command("replay", str(record))
+    shown = command("run", "scripted_agents:worker", *TOOLS, "-p", "Read it")
+    record.write_text(command("run", "scripted_agents:worker", *TOOLS, "-p", "Read it", "--json").stdout)
+    replayed = command("replay", str(record))
     assert replayed.returncode == 0
     assert replayed.stdout.splitlines()[:6] == shown.stderr.splitlines()[:6]
 
 
-def test_a_record_that_breaks_a_rule_is_refused_with_that_rule(tmp_path: Path) -> None:
+def test_a_record_that_breaks_a_rule_is_refused_with_that_rule(command: Command, tmp_path: Path) -> None:
     record = tmp_path / "record.ndjson"
-    lines = run_command("run", "scripted_agents:worker", *TOOLS, "-p", "x", "--json").stdout.splitlines()
+    lines = command("run", "scripted_agents:worker", *TOOLS, "-p", "x", "--json").stdout.splitlines()
     events = [line for line in lines if '"receipt"' not in line]
     record.write_text("\n".join(events[1:]))
-    done = run_command("replay", str(record))
+    done = command("replay", str(record))
     assert done.returncode == 1
     assert "ProtocolViolation[LIFE-02]" in done.stderr
-    assert run_command("replay", str(record), "--no-rules").returncode == 0
+    assert command("replay", str(record), "--no-rules").returncode == 0
 
 
-def test_a_line_that_is_no_json_is_named_and_can_be_left_out(tmp_path: Path) -> None:
+def test_a_line_that_is_no_json_is_named_and_can_be_left_out(command: Command, tmp_path: Path) -> None:
     record = tmp_path / "record.ndjson"
-    good = run_command("run", "scripted_agents:worker", *TOOLS, "-p", "x", "--json").stdout
+    good = command("run", "scripted_agents:worker", *TOOLS, "-p", "x", "--json").stdout
     record.write_text(good + '{"a" 1}\n')
-    done = run_command("replay", str(record))
+    done = command("replay", str(record))
     assert done.returncode == 2
     assert f"error[bad-json]: line {len(good.splitlines()) + 1} is not JSON" in done.stderr
     assert "--skip-bad" in done.stderr
-    skipped = run_command("replay", str(record), "--skip-bad")
+    skipped = command("replay", str(record), "--skip-bad")
     assert skipped.returncode == 0
     assert "error[bad-json]" in skipped.stderr
 
 
-def test_a_tool_that_answers_with_control_codes_is_shown_and_not_obeyed() -> None:
-    done = run_command("run", "scripted_agents:painter", *TOOLS, "-p", "x")
+def test_a_tool_that_answers_with_control_codes_is_shown_and_not_obeyed(command: Command) -> None:
+    done = command("run", "scripted_agents:painter", *TOOLS, "-p", "x")
     assert "\\x1b[2J" in done.stderr
     assert "\x1b" not in done.stderr
 
@@ -195,8 +197,8 @@ def test_a_poor_terminal_gets_plain_signs_and_no_crash(env: dict[str, str]) -> N
         assert b"x [1] edit_file" in done.stderr
 
 
-def test_colour_can_be_asked_for() -> None:
-    done = run_command("run", "scripted_agents:denier", "-p", "x", "--color", "always")
+def test_colour_can_be_asked_for(command: Command) -> None:
+    done = command("run", "scripted_agents:denier", "-p", "x", "--color", "always")
     assert "\x1b[" in done.stderr
 
 
@@ -236,16 +238,18 @@ def test_a_signal_aborts_the_turn_and_has_its_exit_code(number: signal.Signals, 
     assert "UNKNOWN" in rest or "CANCELLED" in rest
 
 
-def test_a_paused_question_waits_in_the_store_and_the_command_that_resumes_is_printed(tmp_path: Path) -> None:
+def test_a_paused_question_waits_in_the_store_and_the_command_that_resumes_is_printed(
+    command: Command, tmp_path: Path
+) -> None:
     store = str(tmp_path / "sessions.db")
     asked = ("run", "scripted_agents:keeper", "--store", store)
-    first = run_command(*asked, "-p", "Edit", "--on-ask", "pause")
+    first = command(*asked, "-p", "Edit", "--on-ask", "pause")
     assert first.returncode == 3
     resume = next(line for line in first.stderr.splitlines() if line.startswith("resume: "))
     session = resume.split("--session ")[1].split()[0]
     assert "edit ran" not in first.stderr
-    again = run_command(*asked, "--session", session, "--on-ask", "pause")
+    again = command(*asked, "--session", session, "--on-ask", "pause")
     assert again.returncode == 3
-    done = run_command(*asked, "--session", session, "--allow", "edit_file")
+    done = command(*asked, "--session", session, "--allow", "edit_file")
     assert (done.returncode, done.stdout) == (0, "Edited.\n")
     assert done.stderr.count("edit ran") == 1

@@ -85,6 +85,13 @@ def test_an_early_sentence_is_a_steer_and_an_early_y_is_asked_for_again() -> Non
     step = take("y", begun=DRAWN)
     assert isinstance(step, Say)
     assert "type it again" in joined(step.lines)
+    assert not step.put_back  # one more Enter must not be enough
+
+
+def test_an_early_no_with_a_reason_is_kept_in_the_box() -> None:
+    step = take("n too risky", begun=DRAWN)
+    assert isinstance(step, Say)
+    assert step.put_back
 
 
 def test_no_carries_its_reason_to_the_model() -> None:

@@ -78,10 +78,9 @@ class FormQuestion:
         if is_early(begun, drawn):
             if word in ("y", "n", "b") or word.startswith("/"):
                 return self._say("that was typed before the question could be read; type it again")
-            if self.secret:  # what was meant for the agent must not become a password, nor a password a steer
-                said = self._say("that was begun before the question could be read; Enter again sends it as the secret")
-                return dataclasses.replace(said, put_back=True)
-            return Steer(text)
+            # What was meant for the agent must not become a value, nor a secret a steer: it goes back into the box.
+            said = self._say("begun before the question could be read; Enter again makes it the answer")
+            return dataclasses.replace(said, put_back=True)
         if word == "/decline":
             return Answered(_by_user(decline(self.request.request_id)))
         if word == "/cancel":

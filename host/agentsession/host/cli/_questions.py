@@ -185,9 +185,10 @@ class ApprovalQuestion:
         word, _, rest = text.strip().partition(" ")
         rest = rest.strip()
         if is_early(begun, drawn):
-            if text.strip() in ("y", "s", "n", "e"):
-                return self._say("that was typed before the question could be read; type it again")
-            return Steer(text)
+            early = self._say("that was typed before the question could be read; type it again")
+            if text.strip() in ("y", "s", "n", "no", "e", "v", "w"):
+                return early
+            return dataclasses.replace(early, put_back=True) if word == "n" else Steer(text)
         if text.strip() == "y":
             return Answered(Approval.yes(self.args if self.is_edited else None))
         if text.strip() == "s":

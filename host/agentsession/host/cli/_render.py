@@ -212,7 +212,10 @@ class Renderer:
         if call is None:
             return []
         call.decision = event
-        call.began = at(event)
+        if call.request.needs != "result":  # where the host runs the tool the decision is recorded with the result
+            call.began = at(event)
+        elif (event.by or "").partition(":")[0] == "user":
+            call.began = None  # how long of it a person thought is not in the record
         if event.args is None:
             return []
         title = cut(call_title(call.request.name, event.args), self.view.width - 18, self.view.glyphs.ellipsis)

@@ -47,6 +47,7 @@ class Totals:
     _cost_unknown: bool = False
     _waiting: dict[str, float] = dataclasses.field(default_factory=dict)
     _running: dict[str, float] = dataclasses.field(default_factory=dict)
+    _host_runs: set[str] = dataclasses.field(default_factory=set)
     _you: list[_Span] = dataclasses.field(default_factory=list)
     _tools: list[_Span] = dataclasses.field(default_factory=list)
 
@@ -63,6 +64,8 @@ class Totals:
     def _time(self, event: Event, now: float) -> None:
         if isinstance(event, ToolRequest) and not event.partial:
             self._running[event.request_id] = now
+            if event.needs == "result":  # its decision is recorded together with its result
+                self._host_runs.add(event.request_id)
         elif isinstance(event, ElicitationRequest):
             self._waiting[event.request_id] = now
         elif isinstance(event, ElicitationResponse):
@@ -73,7 +76,7 @@ class Totals:
             asked = self._running.get(event.request_id)
             if asked is not None and (event.by or "").partition(":")[0] == "user":
                 self._you.append((asked, now))
-            if asked is not None:
+            if asked is not None and event.request_id not in self._host_runs:
                 self._running[event.request_id] = now
         elif isinstance(event, ToolResponse):
             began = self._running.pop(event.request_id, None)

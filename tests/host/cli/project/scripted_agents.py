@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 
 from agentsession.adapters.scripted import (
     Ask,
@@ -64,15 +63,15 @@ failer = ScriptedExecutor([[Fail("no luck", fatal=True)]])
 breaker = ScriptedExecutor([[Raise(RuntimeError("boom"))]])
 stranger = ScriptedExecutor([[End("bored")]])
 streamer = ScriptedExecutor([[Deltas([f"word{number} " for number in range(2000)]), Say("The end.")]])
+resized = ScriptedExecutor(
+    [[Deltas(["before "] * 200), edit, Deltas([f"word{number} " for number in range(500)]), Say("The end.")]]
+)
 slow = ScriptedExecutor([[Say("Working."), Call("wait_long"), Say("Never said.")], [Say("Next turn works.")]])
 deaf = ScriptedExecutor(
-    [[Say("Working."), Call("wait_long"), Say("Never said.")]],
-    capabilities=["streaming", "abort", "host_tool_execution"],
+    [[edit, Say("Edited.")], [Say("Next turn works.")]], capabilities=["streaming", "abort", "host_tool_execution"]
 )
 waiter = ScriptedExecutor([[Say("Waiting."), Delay(until=asyncio.Event().wait)], [Say("Next turn works.")]])
 keeper = ScriptedExecutor([[edit, Say("Edited.")]], reenter=True)
-
-held = threading.Event()
 
 
 def make() -> ScriptedExecutor:
