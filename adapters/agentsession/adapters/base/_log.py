@@ -18,7 +18,7 @@ from typing import Final
 
 import anyio
 
-from agentsession.protocol import AgentSessionError, Event, is_ephemeral
+from agentsession.protocol import AgentSessionError, Event, StreamEnd, is_ephemeral
 
 __all__ = ["Cursor", "EventLog"]
 
@@ -176,24 +176,29 @@ class EventLog:
     def forget_ephemerals(self, ended_streams: Collection[str]) -> None:
         """Drop the deltas of ended streams that every reader has passed; their seqs stay gaps.
 
-        A reader that lags far behind without holding the producer does not keep them: it may miss what is ephemeral.
+        All of a stream's deltas go at once, so that what is left can be folded. A reader that lags far behind without
+        holding the producer keeps only those of the stream that it is in: it may miss what is ephemeral.
         """
-        lagging = len(self.events) - _KEPT_WINDOWS * self.window
+        events = self.events
+        lagging = len(events) - _KEPT_WINDOWS * self.window
         places = (cursor.index for cursor in self._cursors if cursor.live or cursor.index >= lagging)
         passed = min(min(places, default=self.visible), self.visible)
         start = self._pruned
+        while passed > start and not isinstance(events[passed - 1], StreamEnd):
+            passed -= 1
         if passed <= start:
             return
+        held = {events[cursor.index - 1].stream_id for cursor in self._cursors if 0 < cursor.index < passed}
         kept = [
             event
-            for event in self.events[start:passed]
-            if not (is_ephemeral(event) and event.stream_id in ended_streams)
+            for event in events[start:passed]
+            if not is_ephemeral(event) or event.stream_id not in ended_streams or event.stream_id in held
         ]
         dropped = passed - start - len(kept)
         self._pruned = passed - dropped
         if dropped == 0:
             return
-        self.events[start:passed] = kept
+        events[start:passed] = kept
         self.visible -= dropped
         self._full_at = 0
         for cursor in self._cursors:
