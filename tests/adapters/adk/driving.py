@@ -62,7 +62,7 @@ def host_tool(name: str, **fields: Any) -> ToolDescriptor:
 
 
 def history(model: Any, call: int = -1) -> list[tuple[str, str]]:
-    """What a model call was shown, an entry a part: ``("call c1", "look")``, ``("result c1", "…")``, ``("user", …)``."""
+    """What a model call was shown, by part: ``("call c1", "look")``, ``("result c1", "…")``, ``("user", "…")``."""
     out: list[tuple[str, str]] = []
     for content in model.requests[call].contents:
         for part in content.parts or []:

@@ -104,7 +104,7 @@ async def test_any_json_is_a_result(value: Any) -> None:
     async with driven(root, tools=[host_tool("look")]) as desk:
         await desk.stream("go")
         assert (await desk.stream(result(desk.pending("look"), value))).reason == "completed"
-        assert desk.session.record[-1].type == "stream_end"
+        assert desk.types()[-1] == "stream_end"
 
 
 async def test_an_answer_while_the_stream_runs_needs_no_pause() -> None:

@@ -131,8 +131,10 @@ class LiveRun:
         if event.actions is not None and event.actions.transfer_to_agent:
             self.brackets.transfer(thread)
         for made in child.feed(event):
-            # State goes up to the parent with the tool's result; a question is asked by the call that waits for it.
-            if not isinstance(made, (SessionUpdate, ElicitationRequest, ElicitationResponse)):
+            # State goes up to the parent with the tool's result; confirmations and credentials are asked by the call
+            # that waits for them.
+            asks = isinstance(made, ElicitationRequest) and made.kind != "clarification"
+            if not asks and not isinstance(made, (SessionUpdate, ElicitationResponse)):
                 await self.record(made, of_child=True)
 
     async def _delta(self, piece: TextDelta) -> None:
@@ -173,18 +175,22 @@ class LiveRun:
             return
         if event.source == "agent":
             self.brackets.see_agent_open(event)
+        if of_child and isinstance(event, (ToolRequest, ElicitationRequest)):
+            self.state.of_children.add(event.request_id)
         if isinstance(event, ToolRequest):
-            event = self._seen(event, of_child)
+            event = self._unless_invalid(event)
         # A run that ends on a question or a parked call is entered again with the answer, even one that comes early.
         parks = isinstance(event, ElicitationRequest) or (
             isinstance(event, ToolRequest) and event.needs == "result" and self.state.parked and not of_child
         )
-        await (ctx.post_any(event) if parks else ctx.emit(event))
+        if parks and isinstance(event, (ElicitationRequest, ToolRequest)):
+            self.state.parked_calls.add(event.request_id)
+            await ctx.post_any(event)
+        else:
+            await ctx.emit(event)
 
-    def _seen(self, request: ToolRequest, of_child: bool) -> ToolRequest:
-        """Note where a call comes from. One whose arguments are no object runs nothing, so nobody is asked."""
-        if of_child:
-            self.state.of_children.add(request.request_id)
+    def _unless_invalid(self, request: ToolRequest) -> ToolRequest:
+        """A call whose arguments are no object runs nothing, so nobody is asked about it."""
         marks = (request.meta or {}).get("adk")
         if request.partial or not (isinstance(marks, dict) and marks.get("invalidArgs")):
             return request

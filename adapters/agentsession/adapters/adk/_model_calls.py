@@ -49,6 +49,8 @@ class ModelCalls:
             live.spans.close_children(span)
         await live.attached()
         is_child = context.session.id != state.adk_session_id
+        if not is_child and self._step_waits(context):
+            return LlmResponse(content=None)  # no event, no model call: the run ends, and is entered again
         stop = self._over_limit(is_child) or self._uncontrolled(request)
         if stop is not None:
             live.stop(*stop)
@@ -84,6 +86,13 @@ class ModelCalls:
                 made.id = self._live.ctx.new_id("call-")
             if made.id:
                 self._live.state.call_ids.add(made.id)
+
+    def _step_waits(self, context: CallbackContext) -> bool:
+        """Whether a call of this agent's last step was parked: ADK would call the model without its answer."""
+        state, invocation_id = self._live.state, context._invocation_context.invocation_id
+        calls = [call for call in map(state.translator.book.get, state.parked_calls) if call is not None and call.open]
+        state.parked_calls = {call.request_id for call in calls}
+        return any((call.invocation_id, call.agent_id) == (invocation_id, context.agent_name) for call in calls)
 
     def _over_limit(self, is_child: bool) -> tuple[str, Error] | None:
         """Count a model call; the reason to end the turn when it is one too many.

@@ -90,6 +90,8 @@ class AdkSessionState:
         """ADK's session may hold calls without a response: a run was killed, gave up, or was parked."""
         self.kept_results: dict[str, dict[str, Any]] = {}
         """Results that the record has of calls that ADK's session may hold open, by ADK's call id."""
+        self.parked_calls: set[str] = set()
+        """Requests on which ADK's run ends, to be entered again with their answers."""
         self.resumed: set[str] = set()
         """Tool requests whose credential, which ADK asked for, has come: their tool runs again."""
         self.refused: set[str] = set()
@@ -109,6 +111,7 @@ class AdkSessionState:
         """A new turn: count anew, with what the host wants for it."""
         self.translator.begin_turn()
         self.llm_calls = self.steps = 0
+        self.parked_calls.clear()
         self.resumed.clear()
         self.refused.clear()
         self.go_on(options)

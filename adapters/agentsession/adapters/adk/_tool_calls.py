@@ -21,9 +21,9 @@ from google.adk.tools.tool_confirmation import ToolConfirmation
 from google.adk.tools.tool_context import ToolContext
 
 from agentsession.adapters.adk._credentials import store_credential
-from agentsession.adapters.adk._elicit import question_of
+from agentsession.adapters.adk._elicit import INPUT, question_of
 from agentsession.adapters.adk._host_tools import HostTool
-from agentsession.adapters.adk._replies import DECLINED, NO_CREDENTIAL, tool_result
+from agentsession.adapters.adk._replies import DECLINED, NO_CREDENTIAL, function_response, tool_result
 from agentsession.adapters.adk._session_state import STEERING_NAMES, is_agent_tool, steers_adk
 from agentsession.adapters.adk._values import lossy_json
 from agentsession.protocol import (
@@ -46,8 +46,6 @@ _logger = logging.getLogger("agentsession.adapters.adk")
 
 PENDING: Final = {"status": "pending"}
 """What the model reads of a long-running tool of the agent that returned nothing (docs/adk-limits.md)."""
-
-_REQUEST_INPUT: Final = "adk_request_input"
 
 
 class ToolCalls:
@@ -82,6 +80,8 @@ class ToolCalls:
             return None  # a name that no tool has: ADK answers it with an error
         if not isinstance(args, dict):
             return {"error": f"the arguments of {tool.name} must be an object, not {type(args).__name__}"}
+        if tool.name == INPUT and not self._live.state.parked:
+            return await self._input(context)
         if steers_adk(tool):
             return None
         if tool.name in STEERING_NAMES:
@@ -93,6 +93,16 @@ class ToolCalls:
                 return {"error": "blocked: an AgentTool with include_plugins=False cannot be controlled"}
             return None
         return await self._permit(tool, args, context)
+
+    async def _input(self, context: ToolContext) -> dict[str, Any] | None:
+        """The person's answer to an agent's own question, which the call's event has put."""
+        call = self._live.state.translator.book.known(context.function_call_id or "")
+        if call is None or call.kind != "clarification":
+            return {"error": "blocked: nobody was asked"}
+        answer = await self._live.wait(call.request_id)
+        if answer is None:
+            return {"error": "cancel"}
+        return function_response(call, answer).response
 
     async def _permit(self, tool: BaseTool, args: dict[str, Any], context: ToolContext) -> dict[str, Any] | None:
         live, ctx, state = self._live, self._live.ctx, self._live.state
@@ -209,8 +219,10 @@ class ToolCalls:
         request_id = self._known_request(context)
         if (context.function_call_id or "") not in context.actions.requested_auth_configs:
             shown = changed if changed is not None else result
-            if tool.is_long_running and not shown and not isinstance(tool, HostTool) and tool.name != _REQUEST_INPUT:
+            if tool.is_long_running and not shown and not isinstance(tool, HostTool) and tool.name != INPUT:
                 shown = changed = dict(PENDING)
+            if isinstance(shown, dict) and not all(isinstance(key, str) for key in shown):
+                shown = changed = lossy_json(shown)[0]  # ADK would fail to make its event of it
             parked = tool.is_long_running and not shown
             if request_id is not None and not parked and not getattr(tool, "_defers_response", False):
                 self._results[request_id] = shown
