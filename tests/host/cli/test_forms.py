@@ -77,12 +77,12 @@ def test_a_form_is_filled_in_line_by_line_and_sent_after_a_last_yes() -> None:
 )
 def test_a_wrong_value_is_told_at_once_and_asked_for_again(lines: list[str], problem: str) -> None:
     asked = form(SCHEMA)
-    before = None
-    for text in lines:
-        before = asked.prompt
-        step = take(asked, text)
-    assert problem in said(step)
-    assert asked.prompt == before
+    *before, wrong = lines
+    for text in before:
+        take(asked, text)
+    prompt = asked.prompt
+    assert problem in said(take(asked, wrong))
+    assert asked.prompt == prompt
 
 
 def test_an_optional_field_may_be_left_out() -> None:

@@ -98,57 +98,17 @@ def _version() -> str:
 
 
 @app.command()
-def schema(
-    part: Annotated[Literal["event", "descriptor", "input", "all"], typer.Argument(help="Which root.")] = "all",
-) -> None:
-    """Print the JSON Schema of the wire (draft 2020-12)."""
-    from agentsession.host.cli import _reference
-
-    _reference.schema(Out(sys.stdout), part)
-
-
-@app.command()
-def rules(as_json: Json = False, color: Color = "auto") -> None:
-    """List the rules of the contract."""
-    from agentsession.host.cli import _reference
-
-    _reference.rules(Out(sys.stdout, color=color), as_json=as_json)
-
-
-@app.command()
-def explain(
-    wanted: Annotated[str | None, typer.Argument(metavar="ID", help="A rule id or an error id.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="The reference page of all errors, in Markdown.")] = False,
-    color: Color = "auto",
-) -> None:
-    """Say what a rule or an error means, and what to do."""
-    from agentsession.host.cli import _reference
-
-    _reference.explain(Out(sys.stdout, color=color), wanted, everything=everything)
-
-
-@app.command()
-def replay(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="Recorded NDJSON; - is standard input.")],
-    as_json: Json = False,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Report lines that are no event, and go on.")] = False,
-    no_rules: Annotated[bool, typer.Option("--no-rules", help="Do not check the order of events.")] = False,
+def demo(
+    as_json: Annotated[bool, typer.Option("--json", help="The record on stdout, the rest on stderr.")] = False,
+    keep: Annotated[str | None, typer.Option(metavar="DIR", help="Write the demo's files here, and keep them.")] = None,
     color: Color = "auto",
     debug: Debug = False,
 ) -> None:
-    """Show a recorded session, checked against the contract."""
-    from agentsession.host.cli import _replay
+    """Watch a real ADK agent fix a failing test; no key needed."""
+    from agentsession.host.cli import _demo
 
     out, notes = Out(sys.stdout, color=color), Out(sys.stderr, color=color)
-    raise typer.Exit(_replay.replay(out, notes, file, as_json=as_json, skip_bad=skip_bad, check_rules=not no_rules))
-
-
-@app.command()
-def inspect(target: Target, as_json: Json = False, color: Color = "auto", debug: Debug = False) -> None:
-    """Show what an agent is: its tools, sub-agents and capabilities."""
-    from agentsession.host.cli import _inspect
-
-    _inspect.inspect(Out(sys.stdout, color=color), target, as_json=as_json)
+    raise typer.Exit(_demo.run_demo(out, notes, as_json=as_json, keep=keep, debug=debug))
 
 
 @app.command()
@@ -176,7 +136,7 @@ def run(
     color: Color = "auto",
     debug: Debug = False,
 ) -> None:
-    """Run an agent under host control: at a terminal, once, or for another program."""
+    """Run an agent: at a terminal, once, or for a program."""
     from agentsession.host.cli import _run
     from agentsession.host.cli._setup import RunOptions
 
@@ -200,14 +160,54 @@ def run(
 
 
 @app.command()
-def demo(
-    as_json: Annotated[bool, typer.Option("--json", help="The record on stdout, the rest on stderr.")] = False,
-    keep: Annotated[str | None, typer.Option(metavar="DIR", help="Write the demo's files here, and keep them.")] = None,
+def inspect(target: Target, as_json: Json = False, color: Color = "auto", debug: Debug = False) -> None:
+    """Show what an agent is: its tools, sub-agents and capabilities."""
+    from agentsession.host.cli import _inspect
+
+    _inspect.inspect(Out(sys.stdout, color=color), target, as_json=as_json)
+
+
+@app.command()
+def replay(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Recorded NDJSON; - is standard input.")],
+    as_json: Json = False,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Report lines that are no event, and go on.")] = False,
+    no_rules: Annotated[bool, typer.Option("--no-rules", help="Do not check the order of events.")] = False,
     color: Color = "auto",
     debug: Debug = False,
 ) -> None:
-    """Watch a real ADK agent fix a failing test under host control: no key, no network."""
-    from agentsession.host.cli import _demo
+    """Show a recorded session, checked against the contract."""
+    from agentsession.host.cli import _replay
 
     out, notes = Out(sys.stdout, color=color), Out(sys.stderr, color=color)
-    raise typer.Exit(_demo.run_demo(out, notes, as_json=as_json, keep=keep, debug=debug))
+    raise typer.Exit(_replay.replay(out, notes, file, as_json=as_json, skip_bad=skip_bad, check_rules=not no_rules))
+
+
+@app.command()
+def schema(
+    part: Annotated[Literal["event", "descriptor", "input", "all"], typer.Argument(help="Which root.")] = "all",
+) -> None:
+    """Print the JSON Schema of the wire (draft 2020-12)."""
+    from agentsession.host.cli import _reference
+
+    _reference.schema(Out(sys.stdout), part)
+
+
+@app.command()
+def rules(as_json: Json = False, color: Color = "auto") -> None:
+    """List the rules of the contract."""
+    from agentsession.host.cli import _reference
+
+    _reference.rules(Out(sys.stdout, color=color), as_json=as_json)
+
+
+@app.command()
+def explain(
+    wanted: Annotated[str | None, typer.Argument(metavar="ID", help="A rule id or an error id.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="The reference page of all errors, in Markdown.")] = False,
+    color: Color = "auto",
+) -> None:
+    """Say what a rule or an error means, and what to do."""
+    from agentsession.host.cli import _reference
+
+    _reference.explain(Out(sys.stdout, color=color), wanted, everything=everything)

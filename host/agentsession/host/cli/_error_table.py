@@ -260,8 +260,84 @@ _SESSIONS: Final = (
     ),
 )
 
+_EXECUTORS: Final = (
+    ErrorEntry(
+        "adk-refused",
+        "The agent has a part whose tool calls nobody could grant or deny.",
+        "For example a code executor, a tool that the model's provider runs, or an agent that runs elsewhere.",
+        "Remove the part, or opt in as the error says, knowing that it then runs without being asked about.",
+        _USAGE,
+    ),
+    ErrorEntry(
+        "agent-name",
+        "The agent's name cannot be used.",
+        "A name is letters, digits and underscores, not starting with a digit. ADK keeps `user` for itself.",
+        "Rename the agent.",
+        _USAGE,
+    ),
+    ErrorEntry(
+        "tool-name",
+        "Two tools have the same name.",
+        "A tool of the host is named like one of the agent's own, or the host offers two of one name.",
+        "Rename the host's tool.",
+        _USAGE,
+    ),
+    ErrorEntry(
+        "tools-missing",
+        "The agent needs tools that the host does not offer.",
+        "Its descriptor lists them as required; see `agentsession inspect MODULE:agent`.",
+        "Offer them: `--tools MODULE:NAME`, or `Host(tools=[...])`.",
+        _USAGE,
+    ),
+    ErrorEntry(
+        "not-adk",
+        "The file holds JSON, but nothing that ADK writes.",
+        "`map` reads events, session dumps and test files of google-adk.",
+        "Check which file was meant. A record of agentsession itself is shown by `agentsession replay`.",
+        _USAGE,
+    ),
+    ErrorEntry(
+        "no-file",
+        "A file that was to be mapped cannot be read.",
+        "It does not exist, is a folder, or may not be opened.",
+        "Check the path; `-` reads standard input.",
+    ),
+    ErrorEntry(
+        "asyncio-only",
+        "google-adk runs on asyncio only.",
+        "The host was started on another event loop, such as trio.",
+        'Run the host on asyncio, for example with `anyio.run(main, backend="asyncio")`.',
+        _USAGE,
+    ),
+    ErrorEntry(
+        "nothing-to-resume",
+        "ADK has nothing that it could go on with.",
+        "The turn waits, but none of the answers belongs to what ADK's run waits for.",
+        "Abort the turn, and send the message again.",
+    ),
+    ErrorEntry(
+        "executor-not-entered",
+        "An executor was used before it was entered.",
+        "It owns the tasks of its sessions, and has none before `async with`.",
+        "Write `async with executor:` around what uses it.",
+    ),
+    ErrorEntry(
+        "store-missing",
+        "There is no record store to load from.",
+        "Sessions are loaded, listed, deleted and forked in a store.",
+        "Pass `store=` to the call or to the executor; on the command line `--store FILE`.",
+        _USAGE,
+    ),
+    ErrorEntry(
+        "record-store",
+        "The record could not be stored, and the session was stopped.",
+        "What cannot be stored is not shown either: the record is the truth.",
+        "Mend the store (disk, rights, connection), then load the session.",
+    ),
+)
+
 ERRORS: Final[Mapping[str, ErrorEntry]] = MappingProxyType(
-    {entry.id: entry for entry in (*_COMMAND_LINE, *_RECORDS, *_SESSIONS)}
+    {entry.id: entry for entry in (*_COMMAND_LINE, *_RECORDS, *_SESSIONS, *_EXECUTORS)}
 )
 """Every error id, with what it means."""
 
@@ -278,6 +354,7 @@ def errors_page() -> str:
         ("The command line", _COMMAND_LINE),
         ("Records and input", _RECORDS),
         ("Sessions", _SESSIONS),
+        ("Executors and adapters", _EXECUTORS),
     )
     out = [
         "# Errors",

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["EXIT_BY_REASON", "MEANINGS", "Exit", "exit_code"]
+__all__ = ["EXIT_BY_REASON", "MEANINGS", "Exit", "exit_code", "exit_codes_table"]
 
 
 class Exit(enum.IntEnum):
@@ -83,3 +83,9 @@ MEANINGS: Final[Mapping[Exit, str]] = MappingProxyType(
 def exit_code(reason: str) -> Exit:
     """The exit code for a ``stream_end`` reason; one that is not known is 19, never 0."""
     return EXIT_BY_REASON.get(reason, Exit.UNKNOWN_REASON)
+
+
+def exit_codes_table() -> str:
+    """The table of the reference page, in Markdown."""
+    rows = [f"| {int(code)} | {MEANINGS[code]} |" for code in Exit]
+    return "\n".join(["| Code | Meaning |", "|---|---|", *rows])

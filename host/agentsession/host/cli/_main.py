@@ -30,9 +30,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return Exit.READER_GONE
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
-    except BaseException as error:
-        if isinstance(error, (SystemExit, GeneratorExit)):
-            raise
+    except SystemExit as error:  # a command of another package ends as it likes
+        return error.code if isinstance(error.code, int) else Exit.FAILED if error.code else Exit.COMPLETED
+    except BaseException as error:  # noqa: BLE001 - the last frame: told with its id, with --debug traced
         try:
             _report(error, as_json="--json" in args, debug=debug)
         except ReaderGone:
