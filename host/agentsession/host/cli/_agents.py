@@ -44,12 +44,12 @@ def find_executor(found: Any, target: str, command: str) -> AgentExecutor:
 
 def is_agent(found: Any) -> bool:
     """Whether an object can be run as it is: no class, no function, no module."""
-    if inspect.isclass(found) or inspect.ismodule(found) or inspect.isroutine(found):
+    if isinstance(found, type) or inspect.ismodule(found) or inspect.isroutine(found):
         return False
     return _is_executor(found) or _adapter_key(found) is not None
 
 
-def _is_executor(found: Any) -> bool:
+def _is_executor(found: object) -> bool:
     # Looked up on the type: a descriptor may be costly to make, and isinstance() of a runtime protocol would make it.
     return all(hasattr(type(found), name) for name in ("open", "load", "__aenter__", "__aexit__"))
 

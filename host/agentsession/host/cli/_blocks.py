@@ -9,7 +9,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentsession.host.cli._lines import Glyphs, Line, Style, View, line
+from agentsession.host.cli._lines import Glyphs, Line, Span, Style, View, line
+from agentsession.host.cli._shapes import as_list, as_object
 from agentsession.host.cli._text import DIFF_FOLD, OUTPUT_FOLD, cut, diff_lines, escape, fold, old_and_new, plural, wrap
 from agentsession.protocol import (
     Code,
@@ -40,7 +41,7 @@ __all__ = [
 
 def indented(lines: Sequence[Line], prefix: str) -> list[Line]:
     """The lines behind ``prefix``."""
-    return [line(prefix, *((span.text, span.style) for span in one.spans)) for one in lines] if prefix else list(lines)
+    return [Line((Span(prefix), *one.spans)) for one in lines] if prefix else list(lines)
 
 
 def output_text(content: Sequence[ContentPart], data: Any, has_data: bool) -> str:
@@ -63,12 +64,13 @@ def output_text(content: Sequence[ContentPart], data: Any, has_data: bool) -> st
         return ""
     if isinstance(data, str):
         return data
-    if isinstance(data, dict):
-        only = data.get("error") if "error" in data else next(iter(data.values()), None) if len(data) == 1 else None
-        if isinstance(only, dict) and isinstance(only.get("message"), str):
-            return str(only["message"])  # a host's error result: {"error": {"code", "message"}}
-        if isinstance(only, str):
-            return only
+    fields = as_object(data) or {}
+    only = fields.get("error", next(iter(fields.values())) if len(fields) == 1 else None)
+    message = (as_object(only) or {}).get("message")
+    if isinstance(message, str):  # a host's error result: {"error": {"code", "message"}}
+        return message
+    if isinstance(only, str):
+        return only
     if isinstance(data, (dict, list)) and data:
         flat = json.dumps(data, ensure_ascii=False)
         return flat if len(flat) <= 60 else json.dumps(data, ensure_ascii=False, indent=2)
@@ -177,22 +179,19 @@ def field_rows(schema: Mapping[str, Any] | None) -> list[str]:
     """One row a field of a flat object schema: name, ``*`` when required, what may be answered."""
     if not schema:
         return []
-    properties = schema.get("properties")
-    if not isinstance(properties, dict):
+    properties = as_object(schema.get("properties"))
+    if properties is None:
         return [_asks_for("answer", schema, required=True)] if schema.get("type") not in (None, "object") else []
-    required = schema.get("required")
-    names = required if isinstance(required, list) else []
-    return [_asks_for(name, field, name in names) for name, field in properties.items() if isinstance(field, dict)]
+    required = as_list(schema.get("required"))
+    return [_asks_for(name, as_object(field) or {}, name in required) for name, field in properties.items()]
 
 
 def _asks_for(name: str, field: Mapping[str, Any], required: bool) -> str:
-    options = field.get("enum")
-    if not isinstance(options, list) and isinstance(field.get("oneOf"), list):
-        options = [one.get("const") for one in field["oneOf"] if isinstance(one, dict)]
+    options = as_list(field.get("enum")) or [(as_object(one) or {}).get("const") for one in as_list(field.get("oneOf"))]
     words = {"integer": "whole number", "number": "number", "boolean": "yes or no", "string": "text"}
     if field.get("format") == "password" or field.get("writeOnly") is True:
         what = "secret, never recorded"
-    elif isinstance(options, list) and options:
+    elif options:
         what = "   ".join(f"{index} {option}" for index, option in enumerate(options, start=1))
     else:
         what = words.get(str(field.get("type")), "JSON")

@@ -14,7 +14,7 @@ import importlib.resources
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Final
@@ -80,7 +80,7 @@ def run_demo(out: Out, notes: Out, *, as_json: bool, keep: str | None, debug: bo
 
 
 @contextlib.contextmanager
-def _project(keep: str | None) -> Iterator[Path]:
+def _project(keep: str | None) -> Generator[Path]:
     """The demo's code base in a folder of its own, importable and current while the block runs."""
     with contextlib.ExitStack() as stack:
         if keep is None:

@@ -15,6 +15,7 @@ from agentsession.host._elicitation import Position
 from agentsession.host.cli._blocks import field_rows, question_block
 from agentsession.host.cli._lines import Line, View, line
 from agentsession.host.cli._questions import Answered, Say, Steer, Step, is_early
+from agentsession.host.cli._shapes import as_list, as_object
 from agentsession.host.cli._text import escape
 from agentsession.protocol import Decision, ElicitationAnswer, ElicitationRequest, accept, cancel, decline, find_problem
 
@@ -36,8 +37,7 @@ class FormQuestion:
         self.content: dict[str, Any] = {}
         self._about = about
         schema = request.requested_schema or {}
-        properties = schema.get("properties")
-        self._fields: list[str] = list(properties) if isinstance(properties, dict) else []
+        self._fields: list[str] = list(as_object(schema.get("properties")) or {})
         self._whole = not self._fields and schema.get("type") not in (None, "object")
         if self._whole:  # the answer is one bare value
             self._fields = ["answer"]
@@ -142,12 +142,10 @@ class FormQuestion:
         schema = self.request.requested_schema or {}
         if self._whole:
             return schema
-        found = schema.get("properties", {}).get(name)
-        return found if isinstance(found, dict) else {}
+        return as_object((as_object(schema.get("properties")) or {}).get(name)) or {}
 
     def _is_required(self, name: str) -> bool:
-        required = (self.request.requested_schema or {}).get("required")
-        return self._whole or (isinstance(required, list) and name in required)
+        return self._whole or name in as_list((self.request.requested_schema or {}).get("required"))
 
     def _row(self) -> Line:
         name = self._fields[self._at]
@@ -176,11 +174,8 @@ def _is_secret(schema: Mapping[str, Any]) -> bool:
 
 
 def _options(schema: Mapping[str, Any]) -> list[Any]:
-    if isinstance(schema.get("enum"), list):
-        return list(schema["enum"])
-    if isinstance(schema.get("oneOf"), list):
-        return [one["const"] for one in schema["oneOf"] if isinstance(one, dict) and "const" in one]
-    return []
+    found = as_list(schema.get("enum"))
+    return found or [one["const"] for one in map(as_object, as_list(schema.get("oneOf"))) if one and "const" in one]
 
 
 def _read(word: str, schema: Mapping[str, Any]) -> tuple[Any, str | None]:

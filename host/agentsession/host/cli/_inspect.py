@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from agentsession.host.cli._agents import load_executor
 from agentsession.host.cli._lines import Line, line
 from agentsession.host.cli._out import Out
+from agentsession.host.cli._shapes import as_list, as_object
 from agentsession.host.cli._text import cut, escape, wrap
 from agentsession.protocol import AgentDescriptor, ToolDescriptor
 
@@ -57,9 +58,8 @@ def _list(indent: str, room: int, label: str, items: Iterable[str]) -> list[Line
 
 def _tool_lines(tool: ToolDescriptor, room: int) -> list[Line]:
     schema = tool.parameters_schema or {}
-    properties = schema.get("properties")
-    names = list(properties) if isinstance(properties, dict) else []
-    required = schema.get("required") or []
+    names = list(as_object(schema.get("properties")) or {})
+    required = as_list(schema.get("required"))
     shown = ", ".join(name if name in required else f"{name}?" for name in names)
     marks = tool.annotations.to_wire() if tool.annotations is not None else {}
     notes = [name for name, value in marks.items() if value is True]

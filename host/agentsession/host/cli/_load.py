@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import importlib.util
 import os
 import pkgutil
 import sys

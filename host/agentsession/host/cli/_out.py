@@ -12,7 +12,7 @@ import re
 import shutil
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Final, TextIO
 
 from agentsession.host.cli._error_table import exit_for
@@ -88,7 +88,7 @@ class Out:
 
 
 @contextlib.contextmanager
-def reader_gone() -> Iterator[None]:
+def reader_gone() -> Generator[None]:
     """Turn a broken pipe into :class:`ReaderGone`."""
     try:
         yield

@@ -21,6 +21,7 @@ from agentsession.host.cli._exit_codes import Exit, exit_code
 from agentsession.host.cli._once import receipt_line
 from agentsession.host.cli._out import CommandError, Out, ReaderGone, error_object
 from agentsession.host.cli._setup import RunOptions, open_session, open_store, prepare
+from agentsession.host.cli._shapes import as_list, as_object, is_list
 from agentsession.host.cli._signals import signals
 from agentsession.protocol import (
     AgentSession,
@@ -135,8 +136,8 @@ class _Server:
         """Serve one call. What is wrong with it is an error object, and the next line is read."""
         call_id: Any = None
         try:
-            call = parse_json(text.strip(), line=number)
-            if not isinstance(call, dict) or call.get("call") not in _CALLS:
+            call = as_object(parse_json(text.strip(), line=number)) or {}
+            if call.get("call") not in _CALLS:
                 raise CommandError(
                     f"line {number} is no call",
                     id="unknown-call",
@@ -200,9 +201,9 @@ def _inputs(call: dict[str, Any]) -> list[Any]:
     given = call.get("input", [])
     if isinstance(given, str):
         return [MessageInput.model_validate({"content": given})]
-    if not isinstance(given, list):
+    if not is_list(given):
         raise SchemaError("input is not a list", pointer="/input", expected="a list of inputs, or text")
-    return [parse_input(item) for item in given]
+    return [parse_input(item) for item in as_list(given)]
 
 
 def _with_id(text: str, call_id: Any) -> str:

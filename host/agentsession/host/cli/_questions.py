@@ -17,9 +17,10 @@ from typing import Any, Final, Literal, Protocol
 
 from agentsession.host._elicitation import Approval, Position
 from agentsession.host._policy import PolicyDecision
-from agentsession.host.cli._blocks import args_block, diff_block, shown_args
+from agentsession.host.cli._blocks import args_block, diff_block, indented, shown_args
 from agentsession.host.cli._lines import Line, View, line
 from agentsession.host.cli._render import by_whom
+from agentsession.host.cli._shapes import as_object
 from agentsession.host.cli._text import call_title, escape, wrap
 from agentsession.protocol import ElicitationAnswer, ToolRequest
 
@@ -161,7 +162,7 @@ class ApprovalQuestion:
         if self.position.problem:
             out.append(line((f"  {glyphs.warn} {escape(self.position.problem)}", "bad")))
         body = args_block(self.args, width - 5, glyphs, "v shows all")
-        out += [line("     ", *((span.text, span.style) for span in one.spans)) for one in body]
+        out += indented(body, "     ")
         out.append(self.choices)
         return out
 
@@ -208,17 +209,17 @@ class ApprovalQuestion:
     def edited(self, text: str) -> Step:
         """Take edited arguments: they must be a JSON object. Shows the change, and asks again."""
         try:
-            args = json.loads(text)
+            args = as_object(json.loads(text))
         except ValueError as error:
             return self._say(f"not JSON, nothing changed: {error}")
-        if not isinstance(args, dict):
+        if args is None:
             return self._say("the arguments must be a JSON object; nothing changed")
         if args == self.args:
             return self._say("nothing changed")
         before, after = shown_args(self.request.args), shown_args(args)
         self.args, self.is_edited = args, args != (self.request.args or {})
         change = diff_block(before, after, self.view.width - 5, self.view.glyphs, "v shows all")
-        shown = [line("     ", *((span.text, span.style) for span in one.spans)) for one in change]
+        shown = indented(change, "     ")
         return Say((line(("  your change:", "strong")), *shown, *self.block), redraw=True)
 
     def _why(self) -> list[Line]:

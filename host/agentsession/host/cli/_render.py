@@ -17,6 +17,7 @@ from typing import Any
 
 from agentsession.host.cli._blocks import indented, output_block, output_text, part_lines, question_block
 from agentsession.host.cli._lines import Line, Style, View, line
+from agentsession.host.cli._shapes import as_list
 from agentsession.host.cli._speech import Speech
 from agentsession.host.cli._text import call_title, cells, count, cut, escape, plural, seconds, wrap
 from agentsession.host.cli._totals import Totals, at
@@ -330,8 +331,7 @@ class Renderer:
 
     def _end(self, event: StreamEnd) -> list[Line]:
         out: list[Line] = []
-        lost = (event.data or {}).get("undelivered")
-        for steer in lost if isinstance(lost, list) else []:
+        for steer in as_list((event.data or {}).get("undelivered")):
             number = self._steers.get(str(steer))
             text = f"  steer {number if number is not None else escape(str(steer))} NOT delivered"
             out.append(line((text + (", text back in box" if self.view.interactive else ""), "warn")))

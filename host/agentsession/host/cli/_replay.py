@@ -14,6 +14,7 @@ from agentsession.host.cli._exit_codes import Exit
 from agentsession.host.cli._lines import line
 from agentsession.host.cli._out import CommandError, Out, error_text
 from agentsession.host.cli._render import Renderer
+from agentsession.host.cli._shapes import as_object
 from agentsession.protocol import Event, SchemaError, SessionMachine, StreamEnd, dump_event, parse_event, parse_json
 
 __all__ = ["replay"]
@@ -86,6 +87,7 @@ def _event(text: bytes, number: int) -> Event | None:
     if not text.strip():
         return None
     value = parse_json(text.strip(), line=number)
-    if isinstance(value, dict) and "type" not in value and ("receipt" in value or "error" in value):
+    fields = as_object(value) or {}
+    if "type" not in fields and ("receipt" in fields or "error" in fields):
         return None
     return parse_event(value, line=number)

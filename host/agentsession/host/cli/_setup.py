@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import fnmatch
 import inspect
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Literal
 
 from agentsession.host._elicitation import ElicitationChannel
@@ -21,6 +21,7 @@ from agentsession.host.cli._agents import check_credentials, find_executor, is_a
 from agentsession.host.cli._load import load_object
 from agentsession.host.cli._out import CommandError
 from agentsession.host.cli._paint import ColorChoice
+from agentsession.host.cli._shapes import as_list, is_list
 from agentsession.protocol import (
     AgentExecutor,
     AgentSession,
@@ -141,7 +142,7 @@ def load_tools(target: str) -> ToolProvider:
         found = found()
     if isinstance(found, ToolProvider):
         return found
-    listed: list[ToolLike] = list(found) if isinstance(found, (list, tuple)) else [found]
+    listed: list[ToolLike] = as_list(found) if is_list(found) else [found]
     if not all(isinstance(item, (Tool, tuple)) or inspect.isroutine(item) for item in listed) or not listed:
         raise CommandError(
             f"{target} is of type {type(found).__name__}",
@@ -154,7 +155,7 @@ def load_tools(target: str) -> ToolProvider:
 
 
 @contextlib.asynccontextmanager
-async def open_store(options: RunOptions) -> AsyncIterator[RecordStore | None]:
+async def open_store(options: RunOptions) -> AsyncGenerator[RecordStore | None]:
     """The SQLite record of ``--store``, or ``None`` for a record that lives as long as the process."""
     if options.store is None:
         if options.session is not None:

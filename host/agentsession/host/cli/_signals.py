@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 
 __all__ = ["signals"]
 
 
 @contextlib.contextmanager
-def signals(on_interrupt: Callable[[], None], on_terminate: Callable[[], None]) -> Iterator[None]:
+def signals(on_interrupt: Callable[[], None], on_terminate: Callable[[], None]) -> Generator[None]:
     """Call these, in the loop, while the block runs; what was installed before comes back at its end."""
     loop = asyncio.get_running_loop()
     wanted = {signal.SIGINT: on_interrupt, signal.SIGTERM: on_terminate}
@@ -24,10 +24,17 @@ def signals(on_interrupt: Callable[[], None], on_terminate: Callable[[], None]) 
             try:
                 loop.add_signal_handler(number, call)
             except NotImplementedError:  # Windows
-                signal.signal(number, lambda *_, call=call: loop.call_soon_threadsafe(call))
+                signal.signal(number, _from_thread(loop, call))
         yield
     finally:
         for number, handler in before.items():
             with contextlib.suppress(NotImplementedError):
                 loop.remove_signal_handler(number)
             signal.signal(number, handler)
+
+
+def _from_thread(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> Callable[[int, object], None]:
+    def handle(number: int, frame: object) -> None:
+        loop.call_soon_threadsafe(call)
+
+    return handle

@@ -45,11 +45,11 @@ class Totals:
     first: float | None = None
     last: float | None = None
     _cost_unknown: bool = False
-    _waiting: dict[str, float] = dataclasses.field(default_factory=dict)
-    _running: dict[str, float] = dataclasses.field(default_factory=dict)
-    _host_runs: set[str] = dataclasses.field(default_factory=set)
-    _you: list[_Span] = dataclasses.field(default_factory=list)
-    _tools: list[_Span] = dataclasses.field(default_factory=list)
+    _waiting: dict[str, float] = dataclasses.field(default_factory=dict[str, float])
+    _running: dict[str, float] = dataclasses.field(default_factory=dict[str, float])
+    _host_runs: set[str] = dataclasses.field(default_factory=set[str])
+    _you: list[_Span] = dataclasses.field(default_factory=list[_Span])
+    _tools: list[_Span] = dataclasses.field(default_factory=list[_Span])
 
     def feed(self, event: Event) -> None:
         """Take the next event of the turn."""
