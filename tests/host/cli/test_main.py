@@ -254,3 +254,11 @@ def test_a_paused_question_waits_in_the_store_and_the_command_that_resumes_is_pr
     done = command(*asked, "--session", session, "--allow", "edit_file")
     assert (done.returncode, done.stdout) == (0, "Edited.\n")
     assert done.stderr.count("edit ran") == 1
+
+
+def test_what_the_agents_code_prints_is_never_in_the_answer_or_the_record(command: Command) -> None:
+    done = command("run", "scripted_agents:printer", "-p", "x")
+    assert (done.returncode, done.stdout) == (0, "Printed.\n")
+    assert "printed by a tool" in done.stderr
+    record = command("run", "scripted_agents:printer", "-p", "x", "--json").stdout
+    assert "printed by a tool" not in record

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.host.cli.command import PROJECT
+from tests.host.cli.command import PROJECT, run_command
 from tests.host.cli.terminal import TerminalSession
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
@@ -265,3 +265,20 @@ def test_a_question_survives_kill_9_and_is_put_again_with_the_same_id(tmp_path: 
         answer(at, "y", "granted by you")
         text = at.wait_for("completed")
         assert text.count("granted by you") == 1
+
+
+def test_a_session_that_is_open_elsewhere_is_busy(tmp_path: Path) -> None:
+    store = ("--store", str(tmp_path / "sessions.db"), "--session", "s-1")
+    with start("keeper", *store):
+        done = run_command("run", "scripted_agents:keeper", *store, "-p", "Edit it")
+        assert done.returncode == 7
+        assert "error[session-busy]" in done.stderr
+
+
+def test_what_the_agents_code_prints_stands_above_the_live_area() -> None:
+    with start("printer") as at:
+        at.type("Go\r")
+        text = at.wait_for("completed")
+        assert text.count("printed by a tool") == 1
+        at.type("\x04")
+        assert at.wait_exit() == 0

@@ -148,7 +148,7 @@ _GEMINI_KEYS: Final = (
 def _models(agent: Any, inherited: str = "") -> Iterator[str]:
     """The names of the models that an agent tree calls; an agent without one inherits its parent's."""
     agent = getattr(agent, "root_agent", agent)
-    model = getattr(agent, "model", None)
+    model: object = getattr(agent, "model", None)
     if isinstance(model, str):
         inherited = model or inherited or str(getattr(type(agent), "DEFAULT_MODEL", _ADK_DEFAULT_MODEL))
         yield inherited

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from typing import Any, Protocol
 
 from agentsession.host._elicitation import Approval, Position
@@ -98,10 +99,34 @@ async def run_interactive(options: RunOptions, screen: Screen | None = None, clo
         session, options = await open_session(host, executor, options, store)
         talk.attach(host, session, options)
         try:
-            with signals(talk.interrupt, lambda: talk.terminate()):
+            with signals(talk.interrupt, talk.terminate), printed_above(screen):
                 return await screen.run(talk)
         finally:
             await talk.aclose()
+
+
+@contextlib.contextmanager
+def printed_above(screen: Screen) -> Generator[None]:
+    """What the agent's code and its libraries print becomes finished lines, instead of a torn live area."""
+    with contextlib.redirect_stdout(_Printed(screen)), contextlib.redirect_stderr(_Printed(screen)):
+        yield
+
+
+class _Printed(io.TextIOBase):
+    """A text stream that shows each whole line at a screen; may be written to from any thread."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._show = screen.show
+        self._loop = asyncio.get_running_loop()
+        self._rest = ""
+
+    def write(self, text: str, /) -> int:
+        *lines, self._rest = (self._rest + text).split("\n")
+        if lines:
+            shown = [line((escape(one), "dim")) for one in lines]
+            with contextlib.suppress(RuntimeError):  # the loop has ended: nobody is there to see it
+                self._loop.call_soon_threadsafe(self._show, shown)
+        return len(text)
 
 
 def _screen_for(options: RunOptions) -> Screen:

@@ -24,10 +24,10 @@ from agentsession.protocol import AgentSession, Answer, Event, Receipt, ToolRequ
 __all__ = ["receipt_line", "run_once"]
 
 
-async def run_once(options: RunOptions) -> Exit:
-    """Run one turn, and return the exit code of its end."""
+async def run_once(options: RunOptions, out: Out) -> Exit:
+    """Run one turn, and return the exit code of its end. ``out`` is the real stdout, whatever user code prints to."""
     executor, _ = prepare(options)
-    view = _Once(options)
+    view = _Once(options, out)
     host = make_host(
         options,
         policy=CommandPolicy(options),
@@ -69,9 +69,9 @@ async def run_once(options: RunOptions) -> Exit:
 class _Once:
     """What one turn prints, and where."""
 
-    def __init__(self, options: RunOptions) -> None:
+    def __init__(self, options: RunOptions, out: Out) -> None:
         self.as_json = options.as_json
-        self.out = Out(sys.stdout, color=options.color)
+        self.out = out
         # At a terminal one view is enough; elsewhere stdout is for the answer alone.
         self.notes = self.out if self.out.is_tty else Out(sys.stderr, color=options.color)
         self.view = self.notes.view

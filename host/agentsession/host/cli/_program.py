@@ -45,7 +45,7 @@ __all__ = ["run_program"]
 _CALLS: Final = ("stream", "respond", "steer", "update", "abort", "close")
 
 
-async def run_program(options: RunOptions) -> Exit:
+async def run_program(options: RunOptions, out: Out) -> Exit:
     """Serve calls until ``close``, the end of input, or a signal; returns the exit code of the last stream's end."""
     if options.tools is not None:
         raise CommandError(
@@ -55,7 +55,6 @@ async def run_program(options: RunOptions) -> Exit:
             fix='declare them in a call: {"call":"stream","options":{"tools":[...]},"input":[...]}',
         )
     executor, _ = prepare(options)
-    out = Out(sys.stdout, color="never")
     async with open_store(options) as store, executor:
         session, _ = await open_session(Host(), executor, options, store)
         server = _Server(session, out)

@@ -6,6 +6,7 @@ Not for: the ways themselves (``_once.py``, ``_program.py``, ``_interactive.py``
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import logging
 import os
@@ -13,7 +14,7 @@ import sys
 import warnings
 
 from agentsession.host.cli._exit_codes import Exit
-from agentsession.host.cli._out import CommandError
+from agentsession.host.cli._out import CommandError, Out
 from agentsession.host.cli._setup import RunOptions
 
 __all__ = ["quiet_libraries", "run"]
@@ -27,27 +28,34 @@ def run(options: RunOptions) -> Exit:
     if options.prompt is not None:
         if not options.prompt.strip():
             raise CommandError("the prompt is empty", where="run --prompt", fix='-p "Fix the failing test"')
-        from agentsession.host.cli._once import run_once
-
-        return asyncio.run(run_once(options))
+        return _once(options)
     if options.as_json:
         from agentsession.host.cli._program import run_program
 
-        return asyncio.run(run_program(options))
+        out = Out(sys.stdout, color="never")
+        with contextlib.redirect_stdout(sys.stderr):
+            return asyncio.run(run_program(options, out))
     if sys.stdin.isatty() and sys.stdout.isatty():
         from agentsession.host.cli._interactive import run_interactive
 
         return asyncio.run(run_interactive(options))
     if options.session is not None and options.store is not None:
-        from agentsession.host.cli._once import run_once
-
-        return asyncio.run(run_once(options))
+        return _once(options)
     raise CommandError(
         "nothing to run: no terminal to type in, and no prompt",
         id="no-prompt",
         where=f"run {options.target}",
         fix=f'agentsession run {options.target} -p "..."',
     )
+
+
+def _once(options: RunOptions) -> Exit:
+    """stdout is for the answer or the record alone: what the agent's code prints goes to stderr."""
+    from agentsession.host.cli._once import run_once
+
+    out = Out(sys.stdout, color=options.color)
+    with contextlib.redirect_stdout(sys.stderr):
+        return asyncio.run(run_once(options, out))
 
 
 def quiet_libraries(*, debug: bool) -> None:

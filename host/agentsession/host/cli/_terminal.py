@@ -176,7 +176,7 @@ class Terminal:
 
     def _painted(self, lines: Sequence[Line]) -> str:
         text = ansi(lines) if self._out.colored else plain(lines)
-        encoding = sys.stdout.encoding or "ascii"
+        encoding = self._out.stream.encoding or "ascii"
         return text.encode(encoding, "replace").decode(encoding)
 
     # -- the application ---------------------------------------------------------------------------------------------

@@ -74,6 +74,14 @@ waiter = ScriptedExecutor([[Say("Waiting."), Delay(until=asyncio.Event().wait)],
 keeper = ScriptedExecutor([[edit, Say("Edited.")]], reenter=True)
 
 
+def run_printing(args: dict[str, object]) -> str:
+    print("printed by a tool")
+    return "done"
+
+
+printer = ScriptedExecutor([[Call("print_it", needs="none", run=run_printing), Say("Printed.")]])
+
+
 def make() -> ScriptedExecutor:
     return worker
 
