@@ -112,7 +112,7 @@ def test_lone_surrogates_are_repaired_and_nothing_else_is_touched(text: str, rep
 def test_any_python_text_becomes_text_that_utf8_can_say(text: str) -> None:
     repaired = repair_text(text)
     assert repaired.encode().decode() == repaired == repair_text(repaired)
-    event = Custom(id="e", seq=1, timestamp="2026-01-31T12:00:00Z", session_id="s", kind="k", data={text: text}, x=text)
+    event = custom({text: text}, x=text)
     assert parse_event(dump_event(event).encode()) == event
     assert Message(message_id="m", content=[Text(text=text)]).content == [Text(text=repaired)]
 

@@ -98,11 +98,16 @@ class Walk:
         self.parents: dict[str | None, str | None] = {}
         self.partial: list[str] = []
         """Ids of tool requests that are being streamed."""
+        self.steers: list[str] = []
+        """Ids of steers that wait to be injected: whoever walks puts them here."""
         self.answered: list[str] = []
+        self.abandoned: list[str] = []
+        """Ids of tool requests that never became whole."""
         self.said: list[str] = []
         """Ids of the closed messages."""
         self.ended: list[str] = []
         """Ids of the streams that have ended."""
+        self.ended_turns: list[str] = []
         self._made = 0
 
     # -- what is so ---------------------------------------------------------------------------------------------------
@@ -141,21 +146,23 @@ class Walk:
             return ["resume", "settle", "update", *(["kept_answer"] if self.pending else [])]
         if self.fatal:
             return ["finish"]
-        steps = ["user_says", "update_in_stream", "hiccup", "unknown", "finish", "start_agent"]
-        if self.agents:
-            steps += ["delta", "delta", "say", "stream_args", "ask_tool", "ask_tool", "ask", "usage", "note", "fatal"]
+        # What is rare in a session is named once, what makes it interesting more often.
+        steps = ["aside", "finish"]
+        if not self.agents:
+            return [*steps, "start_agent", "start_agent", *(["pause"] if self.pending else [])]
+        steps += ["start_agent", "fatal", "say", "stream_args", *["delta", "ask_tool"] * 3, "ask", "ask"]
         if self.talks:
             steps += ["delta", "close_message"]
         if self._closable() is not None:
             steps.append("end_agent")
         if self.tools():
-            steps += ["progress", "respond"]
+            steps += ["progress", "respond", "respond"]
         if any(ask.waits for ask in self.tools()):
-            steps.append("decide")
+            steps += ["decide"] * 3
         if self.questions():
-            steps.append("answer")
+            steps += ["answer"] * 3
         if self.pending:
-            steps.append("pause")
+            steps += ["pause"] * 3
         return steps
 
     def step(self, name: str) -> list[Event]:
@@ -236,14 +243,20 @@ class Walk:
             else:
                 self._resolve_question(ask, "cancel")
         self._close_all("completed")
-        self._emit(StreamEnd, reason=reason, source="host")
+        data = {"undelivered": list(self.steers)} if self.steers else None
+        if self.steers and reason == "completed":
+            reason = "aborted"
+        self.steers.clear()
+        self._emit(StreamEnd, reason=reason, data=data, source="host")
         self._after_stream()
+        if self.turn is not None:
+            self.ended_turns.append(self.turn)
         self.turn = None
 
     def _after_stream(self) -> None:
         if self.stream is not None:
             self.ended.append(self.stream)
-        self.answered += self.partial
+        self.abandoned += self.partial
         self.partial.clear()
         self.stream, self.fatal = None, False
 
@@ -294,7 +307,7 @@ class Walk:
     # messages
 
     def _user_says(self) -> None:
-        message_id = self.new_id("m")
+        message_id = self.steers.pop(0) if self.steers else self.new_id("m")
         self._emit(Message, message_id=message_id, role="user", content=[Text(text="hello")], source="user")
         self.said.append(message_id)
 
@@ -465,6 +478,11 @@ class Walk:
         self.answered.append(ask.id)
 
     # the rest
+
+    def _aside(self) -> None:
+        """Something that may stand anywhere in a stream and changes nothing."""
+        anywhere = [self._user_says, self._update_in_stream, self._hiccup, self._unknown]
+        self._one([*anywhere, self._usage, self._note] if self.agents else anywhere)()
 
     def _update(self) -> None:
         self._emit(SessionUpdate, title="a title", source="host", **self._outside())

@@ -449,10 +449,10 @@ class SessionMachine:
                 _collect(talk.texts, event.content)
 
             return extend
-        if talk is None:
-            if self.fatal and event.source == "agent":
-                self._refuse("LIFE-10", "a new message after a fatal error", event)
-        elif not event.revised and text_by_type(event.content) != _joined(talk.texts):
+        if self.fatal and event.source == "agent" and not event.interrupted:
+            # In a stored record, which holds no deltas, a cut message can only be told from a new one by this mark.
+            self._refuse("LIFE-10", "a message after a fatal error that is not marked interrupted", event)
+        if talk is not None and not event.revised and text_by_type(event.content) != _joined(talk.texts):
             self._refuse("LIFE-14", f"message {message_id} does not agree with its deltas", event)
 
         def close() -> None:
