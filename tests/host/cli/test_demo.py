@@ -71,3 +71,28 @@ def test_without_adk_the_demo_says_what_to_install(command: Command, monkeypatch
     assert done.returncode == 2
     assert "error[extra-missing]: google-adk is not installed" in done.stderr
     assert 'pip install "agent-session-protocol[adk]"' in done.stderr
+
+
+def test_a_call_of_an_adk_agent_that_waits_is_asked_about_again_in_another_process(
+    command: Command, tmp_path: Path
+) -> None:
+    folder = tmp_path / "demo"
+    command("demo", "--keep", str(folder))
+    (folder / "lasting.py").write_text(
+        "from google.adk.sessions.sqlite_session_service import SqliteSessionService\n"
+        "from agentsession.adapters.adk import AdkExecutor, ScriptedLlm, call, say\n"
+        "from google.adk.agents import LlmAgent\n"
+        "model = ScriptedLlm(script=[call('run_shell', {'command': 'echo hi'})], forever=say('Done.'))\n"
+        "agent = LlmAgent(name='coder', model=model)\n"
+        "executor = AdkExecutor(agent, session_service=SqliteSessionService('adk.db'))\n"
+    )
+    run = ("run", "lasting:executor", "--tools", "demo_tools:tools", "--store", "s.db", "--session", "k1")
+    for name in ("lasting", "demo_tools"):
+        sys.modules.pop(name, None)
+    first = command(*run, "-p", "Say hi", "--on-ask", "pause", cwd=folder)
+    assert first.returncode == 3
+    assert "resume: agentsession run lasting:executor --store s.db --session k1" in first.stderr
+    sys.modules.pop("lasting", None)
+    done = command(*run, "--allow", "run_shell", cwd=folder)
+    assert (done.returncode, done.stdout) == (0, "Done.\n")
+    assert '[1] run_shell "echo hi"' in done.stderr

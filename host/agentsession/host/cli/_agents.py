@@ -145,12 +145,13 @@ _GEMINI_KEYS: Final = (
 )
 
 
-def _models(agent: Any, inherited: str = "") -> Iterator[str]:
+def _models(agent: object, inherited: str = "") -> Iterator[str]:
     """The names of the models that an agent tree calls; an agent without one inherits its parent's."""
     agent = getattr(agent, "root_agent", agent)
+    kind: object = type(agent)
     model: object = getattr(agent, "model", None)
     if isinstance(model, str):
-        inherited = model or inherited or str(getattr(type(agent), "DEFAULT_MODEL", _ADK_DEFAULT_MODEL))
+        inherited = model or inherited or str(getattr(kind, "DEFAULT_MODEL", _ADK_DEFAULT_MODEL))
         yield inherited
     elif model is not None:
         name = getattr(model, "model", "")

@@ -36,6 +36,7 @@ async def run_once(options: RunOptions, out: Out) -> Exit:
     )
     async with open_store(options) as store, executor:
         session, options = await open_session(host, executor, options, store)
+        await view.catch_up(session)
         try:
             loop = asyncio.get_running_loop()
             ended: list[Exit] = []
@@ -79,6 +80,12 @@ class _Once:
         self.reader_gone = False
         self.on_reader_gone: Callable[[], None] = lambda: None
         self.stopping: asyncio.Task[None] | None = None
+
+    async def catch_up(self, session: AgentSession) -> None:
+        """Learn what a loaded session's calls were, without printing them again."""
+        if session.last_seq > 1 and not self.as_json:
+            async for event in session.events():
+                self.renderer.feed(event)
 
     def event(self, event: Event) -> None:
         """Print one event. A host swallows what an observer raises, so a reader that is gone is told by a call."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from agentsession.host.cli._exit_codes import Exit
 from agentsession.host.cli._lines import ASCII, Line, View, line
 from agentsession.host.cli._out import Out
 from agentsession.host.cli._setup import RunOptions
+from agentsession.host.cli._stdin import read_stdin
 from agentsession.host.cli._text import escape
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ class PlainTerminal:
     def __init__(self, options: RunOptions) -> None:
         self._out = Out(sys.stdout, color=options.color)
         self._view = View(width=self._out.width, glyphs=ASCII, interactive=True)
+        self._encoding = sys.stdin.encoding or "utf-8"
         self._label = ""
         self._secret = False
         self._talk: Conversation
@@ -81,9 +82,8 @@ class PlainTerminal:
     async def run(self, conversation: Conversation) -> Exit:
         """Read lines until :meth:`leave`."""
         self._talk = conversation
-        loop = asyncio.get_running_loop()
-        self._ended = loop.create_future()
-        threading.Thread(target=self._read, args=(loop,), daemon=True, name="stdin").start()
+        self._ended = asyncio.get_running_loop().create_future()
+        read_stdin(self._entered)
         try:
             await conversation.start()
             return await self._ended
@@ -91,14 +91,11 @@ class PlainTerminal:
             if self._secret:
                 self._echo(True)
 
-    def _read(self, loop: asyncio.AbstractEventLoop) -> None:
-        with contextlib.suppress(RuntimeError, ValueError, OSError):
-            for text in sys.stdin:
-                loop.call_soon_threadsafe(self._entered, text.rstrip("\n"))
-            loop.call_soon_threadsafe(self._talk.end_of_input)
-
-    def _entered(self, text: str) -> None:
-        self._talk.line(text, self._talk.clock())
+    def _entered(self, text: bytes | None) -> None:
+        if text is None:
+            self._talk.end_of_input()
+        else:
+            self._talk.line(text.decode(self._encoding, "replace").rstrip("\r"), self._talk.clock())
 
     def _echo(self, on: bool) -> None:
         with contextlib.suppress(ImportError, OSError, ValueError):

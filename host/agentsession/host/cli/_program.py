@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
-import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -23,6 +21,7 @@ from agentsession.host.cli._out import CommandError, Out, ReaderGone, error_obje
 from agentsession.host.cli._setup import RunOptions, open_session, open_store, prepare
 from agentsession.host.cli._shapes import as_list, as_object, is_list
 from agentsession.host.cli._signals import signals
+from agentsession.host.cli._stdin import read_stdin
 from agentsession.protocol import (
     AgentSession,
     AgentSessionError,
@@ -79,7 +78,7 @@ class _Server:
     async def serve(self) -> Exit:
         """Take one line after the other; the record is read beside them."""
         loop = asyncio.get_running_loop()
-        threading.Thread(target=self._read_stdin, args=(loop,), daemon=True, name="stdin").start()
+        read_stdin(self._lines.put_nowait)
         reading = loop.create_task(self._read_record())
         with signals(lambda: self._stop(Exit.INTERRUPTED), lambda: self._stop(Exit.TERMINATED)):
             number = 0
@@ -117,15 +116,6 @@ class _Server:
             self._stream_ended.set()
             if self._broken is not None:
                 self._lines.put_nowait(None)
-
-    def _read_stdin(self, loop: asyncio.AbstractEventLoop) -> None:
-        """In a thread: a pipe, a file and /dev/null are all read the same way, and none can hold up the end."""
-        try:
-            for text in sys.stdin.buffer:
-                loop.call_soon_threadsafe(self._lines.put_nowait, text)
-            loop.call_soon_threadsafe(self._lines.put_nowait, None)
-        except (RuntimeError, ValueError, OSError):
-            return  # the loop or stdin is closed: the process is ending
 
     def _stop(self, code: Exit) -> None:
         self._code = self._code or code

@@ -27,6 +27,7 @@ from agentsession.protocol import (
     AgentSession,
     ExecutionOptions,
     OpenOptions,
+    RecordKey,
     RecordStore,
     SessionNotFound,
     args_digest,
@@ -175,10 +176,10 @@ async def open_session(
 ) -> tuple[AgentSession, RunOptions]:
     """Load the session that was named if it is stored, else open one; with the options completed by its id."""
     asked = OpenOptions(session_id=options.session, execution=ExecutionOptions(model=options.model))
-    session: AgentSession | None = None
-    if options.session is not None:
+    stored = False
+    if options.session is not None and store is not None:
         with contextlib.suppress(SessionNotFound):
-            session = await host.open(executor, asked, load=options.session, store=store)
-    if session is None:
-        session = await host.open(executor, asked, store=store)
+            await store.info(RecordKey(executor.descriptor.name, asked.user_id, options.session))
+            stored = True  # from here on what load() says about it is the truth
+    session = await host.open(executor, asked, load=options.session if stored else None, store=store)
     return session, dataclasses.replace(options, session=session.session_id)

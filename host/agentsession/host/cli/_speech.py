@@ -114,7 +114,7 @@ class Speech:
     def _thought(self, text: str, span_s: float | None = None) -> list[Line]:
         self.thoughts.append(text)
         hint = "   /t shows it" if self.view.interactive else ""
-        took = f" {seconds(span_s)}" if span_s else ""
+        took = f" {seconds(span_s)}" if span_s is not None and span_s >= 0.05 else ""
         head = f"{self.view.glyphs.thought} thought{took}: "
         flat = " ".join(escape(text).split())
         room = self.view.width - cells(head) - len(hint)
