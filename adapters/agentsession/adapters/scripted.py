@@ -358,6 +358,7 @@ class ScriptedExecutor(BaseExecutor):
         if number > len(self.script):
             await ctx.steers()
             await ctx.say(f"(the script has {len(self.script)} turns, this is turn {number})")
+            await ctx.steers()
             return None
         steps = self.script[number - 1]
         memory = Memory()

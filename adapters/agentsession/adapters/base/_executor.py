@@ -371,7 +371,7 @@ class BaseExecutor:
                     fix="delete it, and open a new session",
                 )
             check_version(events[0].protocol_version)
-            session.recorder.load(events, info.reserved_seq)
+            session.recorder.load(events, info.reserved_seq, owner[-4:])
             session.ending.repair()
             await session.stored()
             self._sessions[key] = session
@@ -419,7 +419,7 @@ class BaseExecutor:
         copied = [restamp(event, session_id=key.session_id) for event in events]
         owner = self._owner()
         session = BaseSession(self, key, options, kept, owner)
-        session.recorder.load(copied, at)
+        session.recorder.load(copied, at, owner[-4:])
         if not events or session.state == "running":
             raise InvalidInput(
                 f"session {session_id} cannot be forked at seq {at}",

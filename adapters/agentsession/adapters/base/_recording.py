@@ -82,7 +82,7 @@ class Recorder:
     # -- ids ----------------------------------------------------------------------------------------------------------
 
     def new_id(self, prefix: str) -> str:
-        """An id that this session never used: a count, with the load's first seq before it once it was loaded.
+        """An id that this session never used: a count, with its life's own prefix once it was loaded.
 
         Hosts and executors may choose ids too, so what the record knows already is passed over.
         """
@@ -244,8 +244,12 @@ class Recorder:
 
     # -- loading ------------------------------------------------------------------------------------------------------
 
-    def load(self, events: Sequence[Event], reserved_seq: int) -> None:
-        """Fill an unused recorder from a stored record, without writing anything."""
+    def load(self, events: Sequence[Event], reserved_seq: int, token: str) -> None:
+        """Fill an unused recorder from a stored record, without writing anything.
+
+        ``token`` sets the ids of this life apart from those of another that began at the same seq: an id that was
+        handed out, such as that of a steer, need not be in the record.
+        """
         machine = self.machine
         # What an earlier host could show decided what was cancelled then; this host's kinds count from now on.
         kinds, machine.host_kinds = machine.host_kinds, None
@@ -259,7 +263,7 @@ class Recorder:
                 self.idempotency.setdefault(key, (event.turn_id, event.seq - 1))
         machine.host_kinds = kinds
         self.seq = max(reserved_seq, machine.seq)
-        self._id_prefix = f"{self.seq}."
+        self._id_prefix = f"{self.seq}-{token}."
         self.flusher.loaded(self.seq)
         if events:
             self._clock.start_after(events[-1].timestamp)
