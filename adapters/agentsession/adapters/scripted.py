@@ -259,7 +259,7 @@ class Raise:
     error: Exception
 
     async def play(self, ctx: RunContext, memory: Memory) -> None:
-        raise self.error
+        raise self.error.with_traceback(None)  # the same error may be raised many times
 
 
 @dataclasses.dataclass(frozen=True)

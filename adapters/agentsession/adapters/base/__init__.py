@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
-from agentsession.adapters.base._context import MessageWriter, RunContext, Steer
+from agentsession.adapters.base._answering import REDACTED, recorded_answer
+from agentsession.adapters.base._context import MessageWriter, RunContext
 from agentsession.adapters.base._executor import BaseExecutor, RunResult
 from agentsession.adapters.base._run import Reply
 from agentsession.adapters.base._session import BaseSession
+from agentsession.adapters.base._stamping import restamp
+from agentsession.adapters.base._turns import Steer
 
-__all__ = ["BaseExecutor", "BaseSession", "MessageWriter", "Reply", "RunContext", "RunResult", "Steer"]
+__all__ = [
+    "REDACTED",
+    "BaseExecutor",
+    "BaseSession",
+    "MessageWriter",
+    "Reply",
+    "RunContext",
+    "RunResult",
+    "Steer",
+    "recorded_answer",
+    "restamp",
+]

@@ -111,7 +111,7 @@ class LogReader:
             return False
         if self._thread_id is not None and event.thread_id != self._thread_id:
             return False
-        return self._types is None or event.type in self._types  # type: ignore[attr-defined]  # every event class has it
+        return self._types is None or event.type in self._types
 
     async def __aenter__(self) -> Self:
         self._log.enter(self._place)
