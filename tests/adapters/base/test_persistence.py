@@ -92,7 +92,7 @@ async def test_what_a_reader_has_seen_is_stored(store: RecordStore) -> None:
                     assert info.reserved_seq >= event.seq
             (receipt,) = await session.respond(result("a", 1))
             assert receipt.ok
-            assert (await stored(store, session))[-1].type == "tool_response"  # type: ignore[attr-defined]
+            assert (await stored(store, session))[-1].type == "tool_response"
 
 
 @pytest.mark.rule("PER-02")

@@ -244,6 +244,7 @@ async def test_a_reader_far_behind_gives_the_loop_its_turns() -> None:
                 ticks += 1
                 await anyio.lowlevel.checkpoint()
 
+        before = 0
         async with anyio.create_task_group() as group:
             group.start_soon(tick)
             await anyio.lowlevel.checkpoint()
