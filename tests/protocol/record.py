@@ -127,7 +127,8 @@ def whole(message_id: str, text: str, **fields: Any) -> Message:
 
 def request(request_id: str = "r-1", needs: str = "result", **fields: Any) -> ToolRequest:
     """A whole tool request."""
-    return ToolRequest(**{"request_id": request_id, "name": "read", "needs": needs, "args": {"path": "a.py"}, **fields})
+    given: dict[str, Any] = {"name": "read", "args": {"path": "a.py"}, **fields}
+    return ToolRequest(request_id=request_id, needs=needs, **given)
 
 
 def response(request_id: str = "r-1", status: str = "completed", source: str = "host", **fields: Any) -> ToolResponse:

@@ -218,7 +218,7 @@ def test_large_integers_keep_all_their_digits() -> None:
         ((1, (2,)), [1, [2]]),
         (range(3), [0, 1, 2]),
         (collections.deque([1]), [1]),
-        (collections.OrderedDict(a=1), {"a": 1}),
+        (collections.OrderedDict({"a": 1}), {"a": 1}),
         (types.MappingProxyType({"a": 1}), {"a": 1}),
         ({"a": 1}.keys(), ["a"]),
         ({7: "a", 2.5: "b", True: "c", Colour.RED: "d"}, {"7": "a", "true": "c", "2.5": "b", "red": "d"}),

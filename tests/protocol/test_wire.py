@@ -433,7 +433,8 @@ def test_another_version_is_refused(version: str) -> None:
 
 @pytest.mark.parametrize("bad", [{1, 2}, b"bytes", float("nan"), float("inf"), object(), {1: 2}, Text(text="a")])
 def test_fields_that_hold_json_refuse_what_json_cannot_say_when_built_in_python(bad: Any) -> None:
-    for fields in ({"data": bad}, {"data": {"deep": [bad]}}, {"x_unknown": bad}):
+    cases: list[dict[str, Any]] = [{"data": bad}, {"data": {"deep": [bad]}}, {"x_unknown": bad}]
+    for fields in cases:
         with pytest.raises(ValueError, match="expected"):
             Custom(kind="k", **fields)
 

@@ -72,8 +72,8 @@ def ids() -> st.SearchStrategy[str]:
 
 def timestamps() -> st.SearchStrategy[str]:
     """A time in UTC, as a stamped event carries it."""
-    day = st.datetimes().map(lambda at: at.isoformat(timespec="milliseconds"))
-    return st.builds(lambda at, zone: at + zone, day, st.sampled_from(["Z", "+00:00"]))
+    zones = st.sampled_from(["Z", "+00:00"])
+    return st.tuples(st.datetimes(), zones).map(lambda pair: pair[0].isoformat(timespec="milliseconds") + pair[1])
 
 
 def json_values() -> st.SearchStrategy[Any]:
@@ -107,7 +107,8 @@ def _model(cls: type[Any], required: _Fields, optional: _Fields) -> st.SearchStr
     def build(fields: dict[str, Any], unknown: dict[str, Any]) -> Any:
         return cls(**fields, **unknown)
 
-    return st.builds(build, st.fixed_dictionaries(required, optional=optional), st.just({}) | _unknown_fields())
+    none: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries({})
+    return st.builds(build, st.fixed_dictionaries(required, optional=optional), none | _unknown_fields())
 
 
 _COUNT: Final = st.integers(0, _BIG)
