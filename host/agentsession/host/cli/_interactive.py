@@ -1,6 +1,6 @@
 """``run`` at a terminal: a conversation of typed lines, events, questions, steers and Ctrl-C.
 
-Not for: drawing and reading keys (``_terminal.py``, ``_plain_terminal.py``: both are a :class:`Screen`), or what a line
+Not for: drawing and reading keys (``_terminal.py``, ``_plain_terminal.py``: both are a ``Screen``), or what a line
 means to a question (``_questions.py``, ``_forms.py``). May import: the modules beside it.
 
 Nothing typed is lost: a line is an answer, a steer with a receipt, a message for the next turn, or back in the box.
@@ -10,20 +10,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import io
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 from agentsession.host._elicitation import Approval, Position
 from agentsession.host._host import Host
 from agentsession.host._policy import PolicyDecision
 from agentsession.host.cli._exit_codes import Exit
 from agentsession.host.cli._forms import FormQuestion
-from agentsession.host.cli._lines import Line, View, line
+from agentsession.host.cli._lines import Line, line
 from agentsession.host.cli._out import error_text
 from agentsession.host.cli._questions import Answered, ApprovalQuestion, Edit, Question, Say, ShowAll, Steer
 from agentsession.host.cli._render import Renderer
+from agentsession.host.cli._screen import Screen, printed_above
 from agentsession.host.cli._setup import CommandPolicy, RunOptions, make_host, open_session, open_store, prepare
 from agentsession.host.cli._signals import signals
 from agentsession.host.cli._text import count, cut, escape
@@ -38,7 +38,7 @@ from agentsession.protocol import (
     Unimplemented,
 )
 
-__all__ = ["Conversation", "Screen", "run_interactive"]
+__all__ = ["Conversation", "run_interactive"]
 
 Clock = Callable[[], float]
 
@@ -48,43 +48,6 @@ _HELP = (
     "  /t     the last thought, whole           /quit  leave; Ctrl-D on an empty line does too",
     "  Alt-Enter: new line.  Ctrl-C: abort the turn; again: leave.",
 )
-
-
-class Screen(Protocol):
-    """What a conversation needs of a terminal."""
-
-    @property
-    def view(self) -> View:
-        """How to draw, with the width of now."""
-        ...
-
-    def show(self, lines: Sequence[Line]) -> None:
-        """Print finished lines, in order, soon."""
-        ...
-
-    async def drawn(self) -> None:
-        """Return once everything that was shown is on the screen."""
-        ...
-
-    def prompt(self, label: str, *, secret: bool = False) -> None:
-        """What stands before the input from now on."""
-        ...
-
-    def fill(self, text: str) -> bool:
-        """Put text into the box; whether there was room, that is, nothing typed in it."""
-        ...
-
-    async def page(self, text: str) -> None:
-        """Show a long text whole."""
-        ...
-
-    def leave(self, code: Exit) -> None:
-        """End :meth:`run` with this code."""
-        ...
-
-    async def run(self, conversation: Conversation) -> Exit:
-        """Read keys and draw until :meth:`leave`."""
-        ...
 
 
 async def run_interactive(options: RunOptions, screen: Screen | None = None, clock: Clock = time.monotonic) -> Exit:
@@ -103,30 +66,6 @@ async def run_interactive(options: RunOptions, screen: Screen | None = None, clo
                 return await screen.run(talk)
         finally:
             await talk.aclose()
-
-
-@contextlib.contextmanager
-def printed_above(screen: Screen) -> Generator[None]:
-    """What the agent's code and its libraries print becomes finished lines, instead of a torn live area."""
-    with contextlib.redirect_stdout(_Printed(screen)), contextlib.redirect_stderr(_Printed(screen)):
-        yield
-
-
-class _Printed(io.TextIOBase):
-    """A text stream that shows each whole line at a screen; may be written to from any thread."""
-
-    def __init__(self, screen: Screen) -> None:
-        self._show = screen.show
-        self._loop = asyncio.get_running_loop()
-        self._rest = ""
-
-    def write(self, text: str, /) -> int:
-        *lines, self._rest = (self._rest + text).split("\n")
-        if lines:
-            shown = [line((escape(one), "dim")) for one in lines]
-            with contextlib.suppress(RuntimeError):  # the loop has ended: nobody is there to see it
-                self._loop.call_soon_threadsafe(self._show, shown)
-        return len(text)
 
 
 def _screen_for(options: RunOptions) -> Screen:

@@ -28,7 +28,7 @@ __all__ = ["PlainTerminal"]
 
 
 class PlainTerminal:
-    """A :class:`agentsession.host.cli._interactive.Screen` of printed and read lines."""
+    """A :class:`agentsession.host.cli._screen.Screen` of printed and read lines."""
 
     def __init__(self, options: RunOptions) -> None:
         self._out = Out(sys.stdout, color=options.color)

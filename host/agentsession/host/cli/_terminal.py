@@ -65,7 +65,7 @@ class _HeldOutput(Vt100_Output):
 
 
 class Terminal:
-    """A :class:`agentsession.host.cli._interactive.Screen` on prompt_toolkit."""
+    """A :class:`agentsession.host.cli._screen.Screen` on prompt_toolkit."""
 
     def __init__(self, options: RunOptions) -> None:
         self._out = Out(sys.stdout, color=options.color)
