@@ -7,6 +7,7 @@ may only shrink: a rule that has got its test and still stands there fails, and 
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,6 +35,7 @@ def marks(path: Path) -> Iterator[tuple[str, str]]:
             yield arg.value, where
 
 
+@functools.cache
 def all_marks() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for path in sorted(TESTS.rglob("test_*.py")):

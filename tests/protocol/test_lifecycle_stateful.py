@@ -221,4 +221,4 @@ class MachineBesideModel(RuleBasedStateMachine):
 
 @pytest.mark.rule("PER-03")
 def test_the_machine_takes_what_the_model_allows_and_refuses_what_it_forbids() -> None:
-    run_state_machine_as_test(MachineBesideModel, settings=settings(max_examples=100, stateful_step_count=50))
+    run_state_machine_as_test(MachineBesideModel, settings=settings(max_examples=60, stateful_step_count=40))

@@ -60,7 +60,7 @@ def keys_of(value: Any) -> list[Any]:
     """The keys of an object, the places of a list."""
     if isinstance(value, dict):
         return sorted(cast(dict[str, Any], value))
-    return list(range(len(cast(list[Any], value)))) if isinstance(value, list) else []
+    return [place for place, _ in enumerate(cast(Any, value))] if isinstance(value, list) else []
 
 
 @pytest.mark.rule("WIRE-01", "LIFE-01")
@@ -141,8 +141,8 @@ def test_schema_and_parser_agree_on_any_value_anywhere(data: st.DataObject, kind
     assume(not (isinstance(value, float) and value.is_integer()))
     changed = golden("events", kind)
     place: Any = changed
-    key = data.draw(st.sampled_from(keys_of(place)))
-    while keys_of(place[key]) and data.draw(st.booleans()):
+    key: Any = data.draw(st.sampled_from(keys_of(place)))
+    while bool(keys_of(place[key])) and data.draw(st.booleans()):
         place = place[key]
         key = data.draw(st.sampled_from(keys_of(place)))
     place[key] = value
