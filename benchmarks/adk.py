@@ -26,7 +26,7 @@ from google.adk.tools.long_running_tool import LongRunningFunctionTool
 from google.genai import types
 
 from agentsession.adapters.adk import AdkExecutor, ScriptedLlm, call, say, stream
-from agentsession.protocol import ExecutionOptions, OpenOptions, ToolDescriptor, result
+from agentsession.protocol import ExecutionOptions, OpenOptions, ToolDescriptor, ToolRequest, result
 
 DELTAS = 2_000
 TRIPS = 200
@@ -116,9 +116,11 @@ async def adapter_trips() -> float:
                 break
             trips += 1
             request = session.pending[0]
-            events = session.stream(result(request.request_id, look(**request.args)))  # type: ignore[union-attr]
+            assert isinstance(request, ToolRequest)
+            events = session.stream(result(request.request_id, look(**(request.args or {}))))
         elapsed = time.perf_counter() - start
-        assert trips == TRIPS and events.end.reason == "completed", (trips, events.end)
+        assert trips == TRIPS, trips
+        assert events.end.reason == "completed", events.end
         return elapsed
 
 

@@ -97,7 +97,7 @@ class FakeReader:
             for event in self._session.record:
                 if event.seq > self.cursor:
                     self.cursor = event.seq
-                    if self._types is None or event.type in self._types:  # type: ignore[attr-defined]
+                    if self._types is None or event.type in self._types:
                         return event
             if not self._follow:
                 raise StopAsyncIteration

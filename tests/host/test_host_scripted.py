@@ -166,7 +166,7 @@ async def test_cancelling_a_running_turn_aborts_it() -> None:
 
     def observer(event: Event) -> None:
         seen.append(event)
-        if event.type == "message" and event.source == "agent":  # type: ignore[attr-defined]
+        if event.type == "message" and event.source == "agent":
             running.set()
 
     host = Host(policy=allow_all, observer=observer)

@@ -77,7 +77,7 @@ async def test_an_answer_is_given_while_the_stream_runs_so_that_it_need_not_paus
     session = FakeSession([call("r1", "add", a=1), Until(("r1",)), said("done")])
     result = await run(Host(tools=[add], policy=allow_all), session)
     assert result.completed
-    assert len([e for e in session.record if e.type == "stream_end"]) == 1  # type: ignore[attr-defined]
+    assert len([e for e in session.record if e.type == "stream_end"]) == 1
 
 
 async def test_parallel_requests_run_at_the_same_time() -> None:
@@ -369,14 +369,14 @@ async def test_an_observer_that_raises_changes_nothing(caplog: pytest.LogCapture
     seen: list[str] = []
 
     async def observer(event: Event) -> None:
-        seen.append(event.type)  # type: ignore[attr-defined]
+        seen.append(event.type)
         raise ValueError("no")
 
     session = FakeSession([call("r1", "add", a=1)], [])
     host = Host(tools=[add], policy=allow_all, observer=observer)
     async with host.session(FakeExecutor(session)) as opened:  # type: ignore[arg-type]
         assert (await run(host, opened)).completed  # type: ignore[arg-type]
-    assert seen == [event.type for event in session.record]  # type: ignore[attr-defined]
+    assert seen == [event.type for event in session.record]
     assert "observer failed" in caplog.text
 
 
@@ -508,7 +508,7 @@ async def test_another_clients_answer_ends_the_question_here() -> None:
         tools=[add],
         policy=ask_all,
         channel=CallbackChannel(approve),
-        observer=lambda event: seen.append(event.type),  # type: ignore[attr-defined]
+        observer=lambda event: seen.append(event.type),
     )
     results: list[TurnResult] = []
 
@@ -524,7 +524,7 @@ async def test_another_clients_answer_ends_the_question_here() -> None:
             await session.respond(result("r1", 7))
     assert results[0].completed
     assert results[0].answers == ()
-    assert seen == [event.type for event in session.record[1:]]  # type: ignore[attr-defined]
+    assert seen == [event.type for event in session.record[1:]]
 
 
 async def test_cancelling_the_turn_aborts_the_session_and_its_tools() -> None:

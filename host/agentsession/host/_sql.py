@@ -139,7 +139,7 @@ class SqlRecordStore:
         Raises :class:`SessionNotFound`, and :class:`InvalidInput` for ephemeral events and a seq that does not rise.
         """
         rows: builtins.list[dict[str, Any]] = [
-            {"seq": event.seq, "event_id": event.id, "type": event.type, "json": dump_event(event)}  # type: ignore[attr-defined]  # every concrete event has a type
+            {"seq": event.seq, "event_id": event.id, "type": event.type, "json": dump_event(event)}
             for event in events
         ]
 

@@ -99,7 +99,8 @@ class Model(BaseModel):
         serialize_by_alias=True,
         defer_build=True,
     )
-    __pydantic_extra__: dict[Str, Json] = Field(init=False)
+    # pydantic reads the type of unknown fields here; it is narrower than the base class says.
+    __pydantic_extra__: dict[Str, Json] = Field(init=False)  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def to_wire(self) -> dict[str, Any]:
         """This value as the plain JSON object that goes on the wire."""
@@ -152,7 +153,7 @@ def _plan(cls: type[Model]) -> _Plan:
             optional_names.add(name)
         elif field.default is None:
             json_fields.append((name, alias))
-        if field.annotation not in _SCALARS:
+        if field.annotation not in _SCALARS:  # pyright: ignore[reportUnnecessaryContains]  # an annotation is any object
             nested.append((name, alias))
     return _Plan(tuple(json_fields), frozenset(optional_names), tuple(nested), aliases)
 

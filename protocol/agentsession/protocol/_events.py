@@ -8,10 +8,12 @@ stamped events are in a record or on the wire. A type that is not in :data:`EVEN
 :class:`UnknownEvent` and is kept unchanged.
 """
 
+# A field may fill in a base class's read-only property: the models are frozen, and pyright cannot know it.
+# pyright: reportIncompatibleMethodOverride=false
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import Discriminator, Field, SerializerFunctionWrapHandler, Tag, field_validator, model_serializer
 
@@ -79,6 +81,13 @@ class Event(Model):
     meta: JsonObject | None = optional(alias="_meta")
     """Open, for what the contract has no field for."""
 
+    if TYPE_CHECKING:
+        # Every concrete event class has the field; here it is only declared, so that a reader of any event may ask.
+        @property
+        def type(self) -> str:
+            """What happened, such as ``tool_request``; open."""
+            ...
+
 
 class Decision(Model):
     """By whom and why a request was granted, denied or answered; recorded with it."""
@@ -119,7 +128,7 @@ class AgentStart(Event):
     """An agent begins, or goes on after a pause, on a thread. Rules: LIFE-04, LIFE-16."""
 
     type: Literal["agent_start"] = "agent_start"
-    agent_id: Id
+    agent_id: Id  # pyright: ignore[reportIncompatibleVariableOverride, reportGeneralTypeIssues]  # required here
     parent_thread_id: Id | None = optional()
     """The thread that this thread hangs under; absent for the main thread and its direct children."""
     resumed: Bool = False
@@ -129,7 +138,7 @@ class AgentEnd(JsonFieldsModel, Event):
     """An agent stopped working on a thread. Rule: LIFE-16."""
 
     type: Literal["agent_end"] = "agent_end"
-    agent_id: Id
+    agent_id: Id  # pyright: ignore[reportIncompatibleVariableOverride, reportGeneralTypeIssues]  # required here
     reason: Annotated[str, open_str("completed", "input_required", "failed", "aborted", "handoff")] = "completed"
     result: Json = None
     data: Json = None
@@ -400,7 +409,7 @@ AgentEvent = Annotated[
 
 def is_ephemeral(event: Event) -> bool:
     """Whether ``event`` may be dropped from the record after its stream's end: deltas and progress."""
-    kind = event.type  # type: ignore[attr-defined]  # every concrete event class has a type
+    kind = event.type
     if kind == "message" or kind == "tool_request":
         return bool(event.partial)  # type: ignore[attr-defined]  # both of these classes have it
     return bool(kind == "tool_update")

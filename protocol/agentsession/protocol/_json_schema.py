@@ -31,18 +31,18 @@ class SchemaProblem(ValueError):
 
 @functools.lru_cache(maxsize=256)
 def _validator(schema_text: str) -> Any:
-    import jsonschema
+    import jsonschema.validators
     import referencing
 
     schema = json.loads(schema_text)
-    validator_class = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
+    validator_class = jsonschema.validators.validator_for(schema, default=jsonschema.validators.Draft202012Validator)
     validator_class.check_schema(schema)
     return validator_class(schema, registry=referencing.Registry())
 
 
 def find_problem(schema: Mapping[str, Any], value: Any) -> SchemaProblem | None:
     """The most telling reason why ``value`` does not satisfy ``schema``, or ``None`` when it does."""
-    import jsonschema
+    import jsonschema.exceptions
     import referencing.exceptions
 
     try:

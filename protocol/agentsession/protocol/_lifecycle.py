@@ -279,7 +279,7 @@ class SessionMachine:
 
     def feed(self, event: Event) -> None:
         """Accept the next event of the record, or raise :class:`ProtocolViolation` and change nothing."""
-        kind: str = event.type  # type: ignore[attr-defined]  # every concrete event class has a type
+        kind: str = event.type
         if kind == "message" and self._extend(event):
             return
         if self.state == "closed":
@@ -663,7 +663,7 @@ class SessionMachine:
             blame=self.blame,
             where=where,
             expected=RULES[rule].sentence,
-            got=event.type if event is not None else None,  # type: ignore[attr-defined]  # see feed
+            got=event.type if event is not None else None,
             fix=RULES[rule].fix or None,
         )
 

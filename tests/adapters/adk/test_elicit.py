@@ -80,7 +80,7 @@ def test_the_adapter_s_own_gate_is_not_shown() -> None:
     made = feed(called("rm", "c1"), called(CONFIRMATION, "q1", gate, id="e2"), translator=translator)
     made += feed(responded(CONFIRMATION, "q1", {"confirmed": True}, author="user"), translator=translator)
 
-    assert [item.type for item in made] == ["tool_request"]  # type: ignore[attr-defined]  # every event has a type
+    assert [item.type for item in made] == ["tool_request"]
 
 
 def test_snake_case_is_read_as_well() -> None:

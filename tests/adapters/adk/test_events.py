@@ -164,7 +164,7 @@ def test_the_user_s_message_is_the_user_s() -> None:
 def test_a_call_in_a_user_s_message_is_content_and_no_request() -> None:
     made = feed(event(call_part("wipe", "c1", {"all": True}), author="user", role="user"))
 
-    assert [item.type for item in made] == ["message"]  # type: ignore[attr-defined]  # every event class has a type
+    assert [item.type for item in made] == ["message"]
 
 
 def test_an_event_that_is_fed_twice_is_shown_once() -> None:
@@ -622,7 +622,7 @@ def test_a_stream_that_was_cut_without_a_final_event_ends_with_its_reason() -> N
 def test_text_that_hit_the_limit_is_kept_and_the_limit_reported() -> None:
     made = feed(said("long text", finish_reason=types.FinishReason.MAX_TOKENS))
 
-    assert [item.type for item in made] == ["message", "error"]  # type: ignore[attr-defined]  # every event has a type
+    assert [item.type for item in made] == ["message", "error"]
 
 
 @pytest.mark.parametrize("code", ["SAFETY", "PROHIBITED_CONTENT", "BLOCKLIST", "SPII", "RECITATION", "JAILBREAK"])

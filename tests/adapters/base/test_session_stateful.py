@@ -590,9 +590,7 @@ class DriveReentered(Drive):
 
 
 def _drive(machine: type[Drive], examples: int) -> None:
-    run_state_machine_as_test(
-        machine, settings=settings(max_examples=examples, stateful_step_count=30)
-    )
+    run_state_machine_as_test(machine, settings=settings(max_examples=examples, stateful_step_count=30))
 
 
 @pytest.mark.parametrize("machine", [DriveKeptOpen, DriveReentered])

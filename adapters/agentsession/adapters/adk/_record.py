@@ -162,7 +162,7 @@ class _Recorder:
             self._close_requests("cancelled", "cancel")
         self._close_delegations(event)
         for item in translated:
-            if item.type == "error" and not self._stream_open:  # type: ignore[attr-defined]  # every event has a type
+            if item.type == "error" and not self._stream_open:
                 self._continue_or_begin()
             self._emit(item)
 

@@ -43,7 +43,7 @@ class LogReader:
         self._types = None if types is None else frozenset(types)
         self._stream_id = stream_id
         self._thread_id = thread_id
-        self._filtered = types is not None or stream_id is not None or thread_id is not None
+        self._filtered = types is not None or thread_id is not None
         self._stream_ended = stream_ended
         self._done = False
         self._breath = 0
@@ -73,12 +73,15 @@ class LogReader:
                         log.advanced(place)
                 elif place.entered:
                     log.caught_up(place)
-                if self._filtered:
-                    stream_id = self._stream_id
-                    if stream_id is not None and event.stream_id == stream_id and isinstance(event, StreamEnd):
-                        self._leave()
-                    if not self._wanted(event):
+                stream_id = self._stream_id
+                if stream_id is not None:
+                    if event.stream_id != stream_id:
                         continue
+                    if event.type == "stream_end":
+                        self._leave()
+                        self._saw_end(event)
+                if self._filtered and not self._wanted(event):
+                    continue
                 return event
             self._breath = 0
             if not await self._more():
@@ -107,8 +110,6 @@ class LogReader:
         return True
 
     def _wanted(self, event: Event) -> bool:
-        if self._stream_id is not None and event.stream_id != self._stream_id:
-            return False
         if self._thread_id is not None and event.thread_id != self._thread_id:
             return False
         return self._types is None or event.type in self._types
@@ -155,8 +156,6 @@ class LogStream(LogReader):
         self.receipts: Sequence[Receipt] = tuple(receipts)
         self.end: StreamEnd | None = None
 
-    async def __anext__(self) -> Event:
-        event = await super().__anext__()
+    def _saw_end(self, event: Event) -> None:
         if isinstance(event, StreamEnd):
             self.end = event
-        return event

@@ -13,17 +13,17 @@ from typing import Any, TypeVar
 
 from agentsession.protocol import Event, Message, Text, Thought
 
-__all__ = ["delta", "restamp", "stamp"]
+__all__ = ["delta", "delta_template", "restamp", "stamp"]
 
 E = TypeVar("E", bound=Event)
 
 _STAMPS = frozenset({"id", "seq", "timestamp", "session_id", "stream_id", "turn_id", "agent_id", "thread_id", "source"})
 _set = object.__setattr__
+_new: Any = object.__new__  # its type wants a class that takes no fields
 
 
 def stamp(
     event: E,
-    *,
     id: str,
     seq: int,
     timestamp: str,
@@ -69,47 +69,56 @@ _PARTS: dict[str, tuple[type[Text] | type[Thought], dict[str, Any]]] = {
     "thought": (Thought, Thought(text="").__dict__),
 }
 _DELTA_FIELDS = Message(message_id="m", content=[], partial=True, index=0).__dict__
-_DELTA_GIVEN = _STAMPS | {"message_id", "role", "content", "partial", "index"}
+_DELTA_GIVEN = set(_STAMPS | {"message_id", "role", "content", "partial", "index"})
+_PART_GIVEN = {"text"}
+_NO_EXTRA: dict[str, Any] = {}
 
 
-def delta(
-    kind: str,
-    text: str,
+def delta_template(
     message_id: str,
     role: str,
-    index: int,
-    id: str,
-    seq: int,
-    timestamp: str,
     session_id: str,
     stream_id: str | None,
     turn_id: str | None,
     agent_id: str | None,
     thread_id: str | None,
-) -> Message:
+) -> dict[str, Any]:
+    """What all deltas of a message in a stream have in common, for :func:`delta`."""
+    return {
+        **_DELTA_FIELDS,
+        "message_id": message_id,
+        "role": role,
+        "session_id": session_id,
+        "stream_id": stream_id,
+        "turn_id": turn_id,
+        "agent_id": agent_id,
+        "thread_id": thread_id,
+    }
+
+
+def delta(template: dict[str, Any], kind: str, text: str, index: int, seq: int, timestamp: str) -> Message:
     """A stamped partial message of one text or thought part: by far the most frequent event, so made in one go.
 
-    ``text`` is a repaired string: the caller's joiner made it.
+    ``text`` is a repaired string: the caller's joiner made it. Deltas are frozen like every event, so they share the
+    sets that say which fields were given.
     """
     part_type, part_fields = _PARTS[kind]
-    part = part_type.__new__(part_type)
+    part = _new(part_type)
     fields = part_fields.copy()
     fields["text"] = text
     _set(part, "__dict__", fields)
-    _set(part, "__pydantic_fields_set__", {"text"})
-    _set(part, "__pydantic_extra__", {})
+    _set(part, "__pydantic_fields_set__", _PART_GIVEN)
+    _set(part, "__pydantic_extra__", _NO_EXTRA)
     _set(part, "__pydantic_private__", None)
-    fields = _DELTA_FIELDS.copy()
-    fields["message_id"] = message_id
-    fields["role"] = role
-    fields["index"] = index
-    fields["content"] = [part]
-    fields["id"] = id
+    fields = template.copy()
+    fields["id"] = f"e{seq}"
     fields["seq"] = seq
     fields["timestamp"] = timestamp
-    fields["session_id"] = session_id
-    fields["stream_id"] = stream_id
-    fields["turn_id"] = turn_id
-    fields["agent_id"] = agent_id
-    fields["thread_id"] = thread_id
-    return _build(Message, fields, set(_DELTA_GIVEN), {})
+    fields["index"] = index
+    fields["content"] = [part]
+    made = _new(Message)
+    _set(made, "__dict__", fields)
+    _set(made, "__pydantic_fields_set__", _DELTA_GIVEN)
+    _set(made, "__pydantic_extra__", _NO_EXTRA)
+    _set(made, "__pydantic_private__", None)
+    return made
