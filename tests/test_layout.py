@@ -20,6 +20,9 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("protocol", "adapters", "host", "conformance")
 HEAVY = ("google", "sqlalchemy", "starlette", "fastapi", "mcp", "typer", "rich", "prompt_toolkit")
 
+_NOT_EXPORTS = frozenset({"annotations", "Any", "TYPE_CHECKING"})
+"""What a package's __init__ imports for itself to declare its lazy names."""
+
 
 def config() -> dict[str, Any]:
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
