@@ -15,17 +15,13 @@ Milliseconds = Callable[[], int]
 """Returns the time as whole milliseconds since 1970, UTC; replaced by a fake in tests."""
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class EventClock:
     """Formats the present moment; a machine whose clock is set back repeats its last stamp until time catches up."""
 
     __slots__ = ("_last_ms", "_now", "_prefix", "_second", "_text")
 
     def __init__(self, now: Milliseconds | None = None) -> None:
-        self._now = now or _now_ms
+        self._now = now
         self._last_ms = -1
         self._second = -1
         self._prefix = ""
@@ -33,7 +29,7 @@ class EventClock:
 
     def stamp(self) -> str:
         """The timestamp for an event that happens now."""
-        now = self._now()
+        now = time.time_ns() // 1_000_000 if self._now is None else self._now()
         if now <= self._last_ms:
             return self._text
         self._last_ms = now

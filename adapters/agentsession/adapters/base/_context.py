@@ -68,6 +68,7 @@ class RunContext:
         self.agent_id = agent_id
         self.thread_id = thread_id
         self._parent_thread_id = parent
+        self._template: dict[str, Any] | None = None
 
     # -- what is known ------------------------------------------------------------------------------------------------
 
@@ -128,6 +129,10 @@ class RunContext:
     def is_open_message(self, message_id: str) -> bool:
         """Whether that message has deltas and no closing event."""
         return message_id in self._session.machine.open_messages
+
+    def is_closed_message(self, message_id: str) -> bool:
+        """Whether that message has had its closing event."""
+        return self._session.recorder.machine.is_closed_message(message_id)
 
     def open_request(self, request_id: str) -> RequestState | None:
         """A request without a response, as the state machine knows it."""
@@ -213,8 +218,22 @@ class RunContext:
 
         ``agent_id`` and ``thread_id`` are those of this context unless given.
         """
-        agent, thread = agent_id or self.agent_id, thread_id or self.thread_id
-        self._turns.record_delta(self._run, kind, text, message_id, role, index, agent, thread)
+        template = self._delta_template(message_id, role, agent_id or self.agent_id, thread_id or self.thread_id)
+        self._turns.record_delta(self._run, template, kind, text, index)
+
+    def _delta_template(self, message_id: str, role: str, agent_id: str, thread_id: str | None) -> dict[str, Any]:
+        """What the deltas of a message have in common, as long as the stream and the agent stay the same."""
+        found, recorder = self._template, self._session.recorder
+        if (
+            found is None
+            or found["message_id"] != message_id
+            or found["stream_id"] != recorder.machine.stream_id
+            or found["agent_id"] != agent_id
+            or found["thread_id"] != thread_id
+            or found["role"] != role
+        ):
+            found = self._template = recorder.delta_template(message_id, role, agent_id, thread_id)
+        return found
 
     def emit_nowait(self, event: E) -> E:
         """Record ``event`` in this very step: for decisions that must not be split, and where awaiting is impossible.
@@ -429,25 +448,29 @@ class MessageWriter:
 
     async def text(self, text: str) -> None:
         """Say a piece of text; a character that was cut in two is joined with the next piece."""
-        await self._say("text", text)
-
-    async def thought(self, text: str) -> None:
-        """Think a piece of text."""
-        await self._say("thought", text)
-
-    async def _say(self, kind: str, text: str) -> None:
-        joiner = self._joiners.get(kind)
-        if joiner is None:
-            joiner = self._joiners[kind] = DeltaJoiner()
-        shown = joiner.feed(text)
+        shown = self._joined("text", text)
         if shown:
             if not self._context.is_ready():
                 await self._context.ready()
-            self._emit(kind, shown)
+            self._emit("text", shown)
+
+    async def thought(self, text: str) -> None:
+        """Think a piece of text."""
+        shown = self._joined("thought", text)
+        if shown:
+            if not self._context.is_ready():
+                await self._context.ready()
+            self._emit("thought", shown)
+
+    def _joined(self, kind: str, text: str) -> str:
+        joiner = self._joiners.get(kind)
+        if joiner is None:
+            joiner = self._joiners[kind] = DeltaJoiner()
+        return joiner.feed(text)
 
     def _emit(self, kind: str, text: str) -> None:
         context = self._context
-        if self._index and not context.is_open_message(self.message_id):
+        if self._index and context.is_closed_message(self.message_id):
             self._start_over()
         context.emit_delta(kind, text, self.message_id, self.role, self._index)
         self._index += 1

@@ -114,6 +114,9 @@ class LogReader:
             return False
         return self._types is None or event.type in self._types
 
+    def _saw_end(self, event: Event) -> None:
+        """The stream's end was passed."""
+
     async def __aenter__(self) -> Self:
         self._log.enter(self._place)
         return self

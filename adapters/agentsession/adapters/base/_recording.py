@@ -6,8 +6,8 @@ LIFE-06, ORD-01, ORD-02, PER-02, PER-03. May import: ``agentsession.protocol``, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from anyio.abc import TaskGroup
 
@@ -15,7 +15,7 @@ from agentsession.adapters.base._clock import EventClock, Milliseconds
 from agentsession.adapters.base._flushing import Flusher
 from agentsession.adapters.base._log import EventLog
 from agentsession.adapters.base._readers import LogReader, LogStream
-from agentsession.adapters.base._stamping import delta, stamp
+from agentsession.adapters.base._stamping import delta, delta_template, stamp
 from agentsession.protocol import (
     AgentSessionError,
     CursorGone,
@@ -123,47 +123,39 @@ class Recorder:
         seq = self.seq + 1
         made = stamp(
             event,
-            id=f"e{seq}",
-            seq=seq,
-            timestamp=self._clock.stamp(),
-            session_id=self.key.session_id,
-            stream_id=stream_id,
-            turn_id=turn_id,
-            agent_id=event.agent_id or agent_id,
-            thread_id=event.thread_id or thread_id,
-            source=event.source,
+            f"e{seq}",
+            seq,
+            self._clock.stamp(),
+            self.key.session_id,
+            stream_id,
+            turn_id,
+            event.agent_id or agent_id,
+            event.thread_id or thread_id,
+            event.source,
         )
         machine.feed(made)
         self.seq = seq
         if opening is not None:
             self._opening = None
             self._count_turn(turn_id)
-        self._note(made)
+        note = _NOTES.get(made.type)
+        if note is not None:
+            note(self, made)
         self.flusher.append(made)
         return made
 
-    def record_delta(
-        self, kind: str, text: str, message_id: str, role: str, index: int, agent_id: str, thread_id: str | None
-    ) -> None:
-        """What :meth:`record` does, for a partial message of one part: the same steps with nothing made twice."""
+    def delta_template(self, message_id: str, role: str, agent_id: str, thread_id: str | None) -> dict[str, Any]:
+        """For :meth:`record_delta`; good for one message as long as the stream and the agent stay the same."""
         machine = self.machine
-        seq = self.seq + 1
-        made = delta(
-            kind,
-            text,
-            message_id,
-            role,
-            index,
-            f"e{seq}",
-            seq,
-            self._clock.stamp(),
-            self.key.session_id,
-            machine.stream_id,
-            machine.turn_id,
-            agent_id,
-            thread_id,
+        return delta_template(
+            message_id, role, self.key.session_id, machine.stream_id, machine.turn_id, agent_id, thread_id
         )
-        machine.feed(made)
+
+    def record_delta(self, template: dict[str, Any], kind: str, text: str, index: int) -> None:
+        """What :meth:`record` does, for a partial message of one part: the same steps with nothing made twice."""
+        seq = self.seq + 1
+        made = delta(template, kind, text, index, seq, self._clock.stamp())
+        self.machine.feed(made)
         self.seq = seq
         self.flusher.append(made)
 
@@ -172,25 +164,29 @@ class Recorder:
             self._last_turn = turn_id
             self.turns += 1
 
-    def _note(self, event: Event) -> None:
-        """Keep what must be known of an event that was accepted."""
-        if isinstance(event, ToolRequest):
-            if not event.partial:
-                self.requests[event.request_id] = event
-        elif isinstance(event, ElicitationRequest):
+    # What must be kept of an event that was accepted, by its type.
+
+    def _note_tool_request(self, event: ToolRequest) -> None:
+        if not event.partial:
             self.requests[event.request_id] = event
-        elif isinstance(event, (ToolResponse, ElicitationResponse)):
-            self.requests.pop(event.request_id, None)
-            if self.on_response is not None:
-                self.on_response(event)
-        elif isinstance(event, StreamEnd):
-            if event.stream_id is not None:
-                self._ends[event.stream_id] = event.seq
-        elif isinstance(event, SessionUpdate):
-            if event.state_delta is not None:
-                self.state_values.update(event.state_delta)
-            if isinstance(event.state_snapshot, dict):
-                self.state_values = dict(event.state_snapshot)
+
+    def _note_question(self, event: ElicitationRequest) -> None:
+        self.requests[event.request_id] = event
+
+    def _note_response(self, event: ToolResponse | ElicitationResponse) -> None:
+        self.requests.pop(event.request_id, None)
+        if self.on_response is not None:
+            self.on_response(event)
+
+    def _note_end(self, event: StreamEnd) -> None:
+        if event.stream_id is not None:
+            self._ends[event.stream_id] = event.seq
+
+    def _note_update(self, event: SessionUpdate) -> None:
+        if event.state_delta is not None:
+            self.state_values.update(event.state_delta)
+        if isinstance(event.state_snapshot, dict):
+            self.state_values = dict(event.state_snapshot)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -255,7 +251,9 @@ class Recorder:
         kinds, machine.host_kinds = machine.host_kinds, None
         for event in events:
             machine.feed(event)
-            self._note(event)
+            note = _NOTES.get(event.type)
+            if note is not None:
+                note(self, event)
             self.log.append(event, visible=True)
             self._count_turn(event.turn_id)
             key = (event.meta or {}).get("idempotencyKey") if isinstance(event, Message) else None
@@ -267,3 +265,13 @@ class Recorder:
         self.flusher.loaded(self.seq)
         if events:
             self._clock.start_after(events[-1].timestamp)
+
+
+_NOTES: Final[Mapping[str, Callable[[Recorder, Any], None]]] = {
+    "tool_request": Recorder._note_tool_request,
+    "elicitation_request": Recorder._note_question,
+    "tool_response": Recorder._note_response,
+    "elicitation_response": Recorder._note_response,
+    "stream_end": Recorder._note_end,
+    "session_update": Recorder._note_update,
+}

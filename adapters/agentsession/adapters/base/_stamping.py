@@ -116,7 +116,7 @@ def delta(template: dict[str, Any], kind: str, text: str, index: int, seq: int, 
     fields["timestamp"] = timestamp
     fields["index"] = index
     fields["content"] = [part]
-    made = _new(Message)
+    made: Message = _new(Message)
     _set(made, "__dict__", fields)
     _set(made, "__pydantic_fields_set__", _DELTA_GIVEN)
     _set(made, "__pydantic_extra__", _NO_EXTRA)

@@ -10,7 +10,7 @@ after the other, each called with the answers to what the one before has asked.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from agentsession.adapters.base._answering import recorded_answer
 from agentsession.adapters.base._readers import LogStream
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 __all__ = ["Steer", "Turns"]
 
 E = TypeVar("E", bound=Event)
+
+_SPECIAL: Final = frozenset({"stream_end", "initialize", "elicitation_request", "error"})
+"""Types of events that a run may not emit, or that more than recording follows."""
 
 
 class Steer:
@@ -269,8 +272,10 @@ class Turns:
 
     def record_for(self, run: Run, event: E, agent_id: str, thread_id: str | None) -> E:
         """Record what ``run`` emits, with the context's agent and thread where the event names none."""
-        self._check_open(run)
-        if isinstance(event, (StreamEnd, Initialize)):
+        if run.muted or run is not self.run or run.attach is not None:
+            self._check_open(run)
+        special = event.type in _SPECIAL
+        if special and isinstance(event, (StreamEnd, Initialize)):
             raise ProtocolViolation(
                 "LIFE-05" if isinstance(event, StreamEnd) else "LIFE-03",
                 f"an executor emits {event.type}, which the session does",
@@ -278,29 +283,20 @@ class Turns:
                 fix="return from the run; a RunResult gives the reason",
             )
         made = self._recorder.record(event, agent_id, thread_id)
-        if isinstance(made, ElicitationRequest):
-            self._answers.cancel_unsupported(made)
-        elif isinstance(made, Error) and made.fatal and run.scope is not None:
-            run.scope.cancel()  # fatal ends the stream at once: LIFE-18
+        if special:
+            if isinstance(made, ElicitationRequest):
+                self._answers.cancel_unsupported(made)
+            elif isinstance(made, Error) and made.fatal and run.scope is not None:
+                run.scope.cancel()  # fatal ends the stream at once: LIFE-18
         if run.busy <= 0:
             self.pause_again(run)
         return made
 
-    def record_delta(
-        self,
-        run: Run,
-        kind: str,
-        text: str,
-        message_id: str,
-        role: str,
-        index: int,
-        agent_id: str,
-        thread_id: str | None,
-    ) -> None:
+    def record_delta(self, run: Run, template: dict[str, Any], kind: str, text: str, index: int) -> None:
         """What :meth:`record_for` does, for a delta."""
         if run.muted or run is not self.run or run.attach is not None:
             self._check_open(run)
-        self._recorder.record_delta(kind, text, message_id, role, index, agent_id, thread_id)
+        self._recorder.record_delta(template, kind, text, index)
         if run.busy <= 0:
             self.pause_again(run)
 
