@@ -139,8 +139,7 @@ class SqlRecordStore:
         Raises :class:`SessionNotFound`, and :class:`InvalidInput` for ephemeral events and a seq that does not rise.
         """
         rows: builtins.list[dict[str, Any]] = [
-            {"seq": event.seq, "event_id": event.id, "type": event.type, "json": dump_event(event)}
-            for event in events
+            {"seq": event.seq, "event_id": event.id, "type": event.type, "json": dump_event(event)} for event in events
         ]
 
         def work(connection: sa.Connection) -> None:

@@ -78,7 +78,7 @@ class AgentSessionError(Exception):
         self.expected = expected
         self.got = got
         self.fix = fix
-        self.id = id or self.default_id
+        self.id: str = id or self.default_id
         super().__init__(what)
 
     def headline(self) -> str:

@@ -40,7 +40,7 @@ class JsonError(ValueError):
 
     def __init__(self, path: str, got: str, expected: str) -> None:
         super().__init__(f"{path or '/'}: got {got}, expected {expected}")
-        self.path = path or "/"
+        self.path: str = path or "/"
         self.got = got
         self.expected = expected
 

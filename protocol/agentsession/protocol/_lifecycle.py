@@ -160,9 +160,9 @@ class SessionMachine:
 
     def __init__(self, *, blame: Blame = "executor", host_kinds: Iterable[str] | None = None) -> None:
         self.blame: Blame = blame
-        self.host_kinds = None if host_kinds is None else frozenset(host_kinds)
+        self.host_kinds: frozenset[str] | None = None if host_kinds is None else frozenset(host_kinds)
         self.state: SessionState = "new"
-        self.seq = 0
+        self.seq: int = 0
         """The last seq that was accepted."""
         self.session_id: str | None = None
         self.stream_id: str | None = None
