@@ -10,11 +10,11 @@ from typing import Any
 
 import anyio
 import pytest
-from fastapi.openapi.models import APIKey, APIKeyIn
+from fastapi.openapi.models import APIKey
 from google.adk.auth.auth_credential import AuthCredential, AuthCredentialTypes
 from google.adk.auth.auth_tool import AuthConfig
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
-from google.adk.tools import request_input
+from google.adk.tools._request_input_tool import request_input
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.tool_context import ToolContext
@@ -22,6 +22,7 @@ from tests.adapters.adk.driving import agent, assert_valid_history, driven, hist
 
 from agentsession.adapters.adk import call, calls, say
 from agentsession.protocol import (
+    Answer,
     ElicitationRequest,
     HostCapabilities,
     OpenOptions,
@@ -35,7 +36,7 @@ pytestmark = pytest.mark.anyio
 
 SECRET = "s3cret-key"
 CONFIG = AuthConfig(
-    auth_scheme=APIKey(**{"in": APIKeyIn.header, "name": "X-Key"}),
+    auth_scheme=APIKey.model_validate({"in": "header", "name": "X-Key"}),
     raw_auth_credential=AuthCredential(auth_type=AuthCredentialTypes.API_KEY, api_key="the agent's own"),
     credential_key="weather",
 )
@@ -105,10 +106,14 @@ async def test_input_and_a_host_tool_in_one_step_are_answered_in_any_order(first
     )
     async with driven(root, tools=[host_tool("look")]) as desk:
         await desk.stream("go")
-        makes = {"look": lambda one: result(one, 1), "clarification": lambda one: accept(one, {"city": "Rome"})}
-        second = next(name for name in makes if name != first)
-        assert (await desk.stream(makes[first](desk.pending(first)))).reason == "input_required"
-        assert (await desk.stream(makes[second](desk.pending(second)))).texts == ["done"]
+
+        def make(name: str) -> Answer:
+            asked = desk.pending(name)
+            return result(asked, 1) if name == "look" else accept(asked, {"city": "Rome"})
+
+        second = "clarification" if first == "look" else "look"
+        assert (await desk.stream(make(first))).reason == "input_required"
+        assert (await desk.stream(make(second))).texts == ["done"]
         assert_valid_history(root.model)
 
 

@@ -1,4 +1,4 @@
-"""Trees of agents: transfers, pipelines, parallel branches, loops, agents as tools. Brackets and threads of the record."""
+"""Trees of agents: transfers, pipelines, parallel branches, loops, agents as tools. Brackets and threads."""
 
 from __future__ import annotations
 

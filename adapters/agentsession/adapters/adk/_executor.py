@@ -44,7 +44,7 @@ from agentsession.adapters.adk._descriptor import ADK_CAPABILITIES, describe_age
 from agentsession.adapters.adk._errors import error_status, safe_message
 from agentsession.adapters.adk._gate import GatePlugin, TailPlugin
 from agentsession.adapters.adk._live import LiveRun
-from agentsession.adapters.adk._replies import function_response
+from agentsession.adapters.adk._replies import function_response, recorded_result
 from agentsession.adapters.adk._sealing import dangling_calls, seal
 from agentsession.adapters.adk._session_state import AdkSessionState
 from agentsession.adapters.adk._setup import app_of, check_agent, check_host_tools, is_plain
@@ -59,6 +59,7 @@ from agentsession.protocol import (
     SessionConfig,
     SessionExists,
     SessionNotFound,
+    ToolResponse,
 )
 
 __all__ = ["AdkExecutor", "entry_point"]
@@ -249,7 +250,7 @@ class AdkExecutor(BaseExecutor):
                 check_host_tools(ctx.options.tools, self.descriptor)
             state.begin_turn(ctx.options)
             if state.needs_sealing:
-                await self._seal(state, keep=())
+                await self._seal(ctx, state, keep=())
             content = types.Content(role="user", parts=content_to_parts(ctx.input.content))
         else:
             state.go_on(ctx.options)
@@ -344,7 +345,7 @@ class AdkExecutor(BaseExecutor):
             (special if call.kind in ("tool_confirmation", "auth_required") else plain).append(part)
             state.translator.resolve(request_id)
         if state.needs_sealing:
-            await self._seal(state, keep=answered)
+            await self._seal(ctx, state, keep=answered)
             adk_session = await self._adk_session(state)
         if special and plain:
             await self.session_service.append_event(
@@ -365,15 +366,17 @@ class AdkExecutor(BaseExecutor):
             )
         return types.Content(role="user", parts=special or plain)
 
-    async def _seal(self, state: AdkSessionState, keep: Collection[str]) -> None:
-        await seal(
-            self.session_service,
-            await self._adk_session(state),
-            "this call was cut off; its effects are not known",
-            keep=keep,
-            results=state.kept_results,
-        )
-        state.kept_results.clear()
+    async def _seal(self, ctx: RunContext, state: AdkSessionState, keep: Collection[str]) -> None:
+        """Close the calls that ADK's session holds open, each with what the record says of it."""
+        found = await self._adk_session(state)
+        dangling = {call.id for _, calls in dangling_calls(found) for call in calls if call.id not in keep}
+        if dangling:
+            responses: dict[str, dict[str, Any]] = {}
+            for event in ctx.record:
+                call = state.translator.book.get(event.request_id) if isinstance(event, ToolResponse) else None
+                if call is not None and call.adk_id in dangling and isinstance(event, ToolResponse):
+                    responses[call.adk_id] = recorded_result(event)
+            await seal(self.session_service, found, responses, keep=keep)
         state.needs_sealing = False
 
     async def _adk_session(self, state: AdkSessionState) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 from typing import Any, Final, NamedTuple
 
 from google.adk.agents.invocation_context import InvocationContext
@@ -39,6 +40,8 @@ from agentsession.protocol import (
 )
 
 __all__ = ["LiveRun", "Stopped", "current_run"]
+
+_logger = logging.getLogger("agentsession.adapters.adk")
 
 _RUN: contextvars.ContextVar[LiveRun | None] = contextvars.ContextVar("agentsession_adk_run", default=None)
 
@@ -244,9 +247,14 @@ class LiveRun:
             self.spans.close(span)
 
     def _all_waits(self) -> None:
-        if not self.ctx.aborting and self.stopped is None:
+        if self.ctx.aborting or self.stopped is not None:
+            return
+        try:
             self.tools.flush()
             self.ctx.pause()
+        except Exception as error:  # nobody else would hear of it, and the run would wait for ever
+            _logger.exception("session %s: the stream could not be paused", self.ctx.session_id)
+            self.stop("failed", Error(status="INTERNAL", message=f"pausing failed with {type(error).__name__}"))
 
     # -- ending -------------------------------------------------------------------------------------------------------
 
@@ -256,8 +264,14 @@ class LiveRun:
             self.stopped = Stopped(reason, error)
             self.abort_signal.set()
 
-    def _abort(self) -> float:
-        """The host aborts: ADK ends itself by its signal; the base class cancels what is left after a second."""
+    def _abort(self) -> float | None:
+        """The host aborts: ADK ends itself by its signal; the base class cancels what is left after a second.
+
+        A run that is left while it waits is cancelled at once, without the signal: by it ADK would close the waiting
+        calls in its session, and their answers could not be given to another process.
+        """
+        if self.ctx.is_settled:
+            return None
         try:
             if self.ctx.is_attached:
                 self.tools.flush()

@@ -18,14 +18,25 @@ from agentsession.protocol import (
     Text,
     ToolDenial,
     ToolGrant,
+    ToolResponse,
     ToolResult,
     plain_text,
 )
 
-__all__ = ["DECLINED", "NO_CREDENTIAL", "elicitation_response", "function_response", "tool_result"]
+__all__ = [
+    "DECLINED",
+    "NO_CREDENTIAL",
+    "UNKNOWN",
+    "elicitation_response",
+    "function_response",
+    "recorded_result",
+    "tool_result",
+]
 
 DECLINED = "the user did not confirm this call"
 NO_CREDENTIAL = "the user gave no credential for this call"
+UNKNOWN = {"error": "this call was cut off; its effects are not known", "status": "unknown"}
+_CANCELLED = {"error": "this call was cancelled before it began", "status": "cancelled"}
 
 
 def tool_result(answer: Answer) -> dict[str, Any] | None:
@@ -60,6 +71,16 @@ def _result(answer: ToolResult) -> dict[str, Any]:
         else:
             body["content"] = [part.to_wire() for part in answer.content]
     return body or {"result": None}
+
+
+def recorded_result(event: ToolResponse) -> dict[str, Any]:
+    """What the model is told of a call that the record has closed and ADK's session has not."""
+    if event.status == "unknown":
+        return dict(UNKNOWN)
+    if event.status == "cancelled":
+        return dict(_CANCELLED)
+    given = {"data": event.data} if "data" in event.model_fields_set else {}
+    return _result(ToolResult(request_id=event.request_id, content=event.content, is_error=event.is_error, **given))
 
 
 def function_response(call: Call, answer: Answer) -> types.FunctionResponse:

@@ -17,6 +17,8 @@ from google.adk.sessions.base_session_service import BaseSessionService
 from google.adk.sessions.session import Session
 from google.genai import types
 
+from agentsession.adapters.adk._replies import UNKNOWN
+
 __all__ = ["dangling_calls", "seal"]
 
 SEALED_CODE = "AGENTSESSION_SEALED"
@@ -39,16 +41,14 @@ def dangling_calls(session: Session) -> list[tuple[AdkEvent, list[types.Function
 async def seal(
     service: BaseSessionService,
     session: Session,
-    why: str,
+    responses: Mapping[str, dict[str, Any]],
     *,
     keep: Collection[str] = (),
-    results: Mapping[str, dict[str, Any]] | None = None,
 ) -> int:
     """Append a response to every open call but those in ``keep``; how many were closed.
 
-    It is the call's own result where the record has one (``results``, by call id), else an error.
+    What the record says of a call is in ``responses``, by ADK's call id; of one that is not there nothing is known.
     """
-    known = results or {}
     closed = 0
     for event, calls in dangling_calls(session):
         left = [call for call in calls if call.id not in keep]
@@ -57,7 +57,7 @@ async def seal(
         parts = [
             types.Part(
                 function_response=types.FunctionResponse(
-                    id=call.id, name=call.name, response=known.get(call.id or "", {"error": why, "status": "unknown"})
+                    id=call.id, name=call.name, response=responses.get(call.id or "", UNKNOWN)
                 )
             )
             for call in left
@@ -68,8 +68,9 @@ async def seal(
                 author=event.author,
                 invocation_id=event.invocation_id,
                 branch=event.branch,
+                isolation_scope=event.isolation_scope,
                 error_code=SEALED_CODE,
-                error_message=why,
+                error_message="the run ended before these calls were answered",
                 content=types.Content(role="user", parts=parts),
             ),
         )

@@ -16,7 +16,6 @@ from google.adk.tools.function_tool import FunctionTool
 from agentsession.adapters.adk._calls import Call
 from agentsession.adapters.adk._elicit import CONFIRMATION, CREDENTIAL, INPUT
 from agentsession.adapters.adk._host_tools import HostTool
-from agentsession.adapters.adk._replies import tool_result
 from agentsession.adapters.adk._requests import CONTROL_TOOLS
 from agentsession.adapters.adk._translate import Translator
 from agentsession.protocol import (
@@ -27,8 +26,6 @@ from agentsession.protocol import (
     SessionUpdate,
     ToolDescriptor,
     ToolRequest,
-    ToolResponse,
-    ToolResult,
 )
 
 __all__ = ["STEERING_NAMES", "AdkSessionState", "is_agent_tool", "steers_adk"]
@@ -88,8 +85,6 @@ class AdkSessionState:
         """ADK's ids of all calls so far, which a model may repeat."""
         self.needs_sealing = False
         """ADK's session may hold calls without a response: a run was killed, gave up, or was parked."""
-        self.kept_results: dict[str, dict[str, Any]] = {}
-        """Results that the record has of calls that ADK's session may hold open, by ADK's call id."""
         self.parked_calls: set[str] = set()
         """Requests on which ADK's run ends, to be entered again with their answers."""
         self.resumed: set[str] = set()
@@ -181,9 +176,7 @@ class AdkSessionState:
         """Fill the book of calls from a loaded record, so that answers find ADK's ids again."""
         book = self.translator.book
         for event in record:
-            if isinstance(event, ToolResponse):
-                self._keep_result(event)
-            elif isinstance(event, SessionUpdate) and event.model is not None and self.options.model is None:
+            if isinstance(event, SessionUpdate) and event.model is not None and self.options.model is None:
                 self.model = event.model
             if isinstance(event, ToolRequest) and event.partial:
                 continue
@@ -217,14 +210,6 @@ class AdkSessionState:
             other.open and other.kind == "auth_required" and other.tool_request_id == request_id
             for other in self.translator.book
         )
-
-    def _keep_result(self, event: ToolResponse) -> None:
-        call = self.translator.book.get(event.request_id)
-        if call is None or not call.adk_id or event.status in ("unknown", "cancelled"):
-            return
-        given = {"data": event.data} if "data" in event.model_fields_set else {}
-        answer = ToolResult(request_id=event.request_id, content=event.content, is_error=event.is_error, **given)
-        self.kept_results[call.adk_id] = tool_result(answer) or {}
 
 
 _KINDS = frozenset({"tool", "tool_confirmation", "auth_required", "clarification"})

@@ -59,7 +59,7 @@ CURRENT: contextvars.ContextVar[Span | None] = contextvars.ContextVar("agentsess
 
 
 class SpanTree:
-    """The open spans of one run. ``on_quiet`` is called, on the loop, when everything waits."""
+    """The open spans of one run. ``on_quiet`` is called, in a task, when everything waits; it must not raise."""
 
     def __init__(self, on_quiet: Callable[[], None]) -> None:
         self.root = Span("run", None, None, None)
@@ -67,6 +67,7 @@ class SpanTree:
         self._generation = 0
         self._held_until = 0.0
         self._loop = asyncio.get_running_loop()
+        self._telling: asyncio.Task[None] | None = None
 
     def open(self, kind: str, key: object, thread_id: str | None = None, *, inherit: bool = True) -> Span:
         """A new span under the current one; the present task works in it from now on."""
@@ -132,6 +133,11 @@ class SpanTree:
         if turns > 0:
             self._loop.call_soon(self._settle, generation, turns - 1)
         else:
+            # As a task: what is done in a plain callback of the loop cannot start tasks of anyio (storing events does).
+            self._telling = self._loop.create_task(self._tell(generation), name="agentsession quiet")
+
+    async def _tell(self, generation: int) -> None:
+        if generation == self._generation and self._is_quiet():
             self._on_quiet()
 
     def _is_quiet(self) -> bool:
