@@ -15,6 +15,7 @@ from agentsession.protocol import (
     ElicitationAnswer,
     ElicitationRequest,
     ElicitationResponse,
+    Error,
     HostCapabilities,
     Message,
     NothingToContinue,
@@ -426,6 +427,25 @@ async def test_when_a_child_fails_its_siblings_requests_are_settled_and_the_pare
         (late,) = await session.respond(result("asked", 1))
         assert late.status == "stale"
         assert texts(await read(session.stream(result("next", 7)))) == ["went on with 7"]
+
+
+@pytest.mark.rule("LIFE-18")
+async def test_a_fatal_error_of_a_child_ends_the_stream_also_while_its_siblings_wait() -> None:
+    async def asks(ctx: RunContext) -> None:
+        await ctx.request(tool("asked"))
+
+    async def fails(ctx: RunContext) -> None:
+        while not ctx.is_open_request("asked"):
+            await anyio.lowlevel.checkpoint()
+        await ctx.emit(Error(status="INTERNAL", message="gone", fatal=True))
+
+    async def work(ctx: RunContext) -> None:
+        await ctx.parallel(("asks", asks), ("fails", fails))
+
+    async with session_of(work) as session:
+        events = await say(session)
+        assert end_of(events).reason == "failed"
+        assert [event.status for event in only(events, ToolResponse)] == ["cancelled"]
 
 
 async def test_a_wait_that_is_given_up_settles_its_request() -> None:

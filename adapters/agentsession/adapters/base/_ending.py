@@ -62,7 +62,7 @@ class Ending:
         run.exited.set()
         if run is not self._session.turns.run or run.muted:
             return
-        if run.attach is None and self._machine.state == "running":
+        if self._machine.state == "running":
             try:
                 self.finish(run)
             except Exception as error:

@@ -41,6 +41,7 @@ from agentsession.protocol import (
     Receipt,
     RecordKey,
     RecordStore,
+    SessionClosed,
     SessionConfig,
     SessionMachine,
     SessionState,
@@ -222,9 +223,10 @@ class BaseSession:
         await self.stored()
         if stream_id is None:
             return AbortResult(status="idle")
-        end = next(
-            event for event in reversed(self.record) if isinstance(event, StreamEnd) and event.stream_id == stream_id
-        )
+        ends = (event for event in reversed(self.record) if isinstance(event, StreamEnd))
+        end = next((event for event in ends if event.stream_id == stream_id), None)
+        if end is None:  # the session was stopped meanwhile, as its store failed
+            raise SessionClosed("the session is closed", where=f"session {self.session_id}")
         return AbortResult(status="aborted" if end.reason == "aborted" else "too_late", stream_id=stream_id)
 
     def events(

@@ -64,9 +64,9 @@ def _build(kind: type[E], fields: dict[str, Any], given: set[str], extra: dict[s
     return made
 
 
-_PARTS: dict[str, tuple[type[Text] | type[Thought], dict[str, Any]]] = {
-    "text": (Text, Text(text="").__dict__),
-    "thought": (Thought, Thought(text="").__dict__),
+_PARTS: dict[str, tuple[Any, dict[str, Any]]] = {  # Any: pyright cannot make an instance of a union of classes
+    "text": (Text, dict(Text(text="").__dict__)),
+    "thought": (Thought, dict(Thought(text="").__dict__)),
 }
 _DELTA_FIELDS = Message(message_id="m", content=[], partial=True, index=0).__dict__
 _DELTA_GIVEN = set(_STAMPS | {"message_id", "role", "content", "partial", "index"})

@@ -332,7 +332,8 @@ class Turns:
 
     def pause(self, run: Run) -> bool:
         """End the stream ``input_required`` if something is pending; whether it was."""
-        if run is not self.run or run.muted or run.aborting or run.attach is not None or not self._machine.pending:
+        ends = run is not self.run or run.muted or run.aborting is not None or self._machine.fatal
+        if ends or run.attach is not None or not self._machine.pending:
             return False
         run.pause()
         self._session.ending.end("input_required")
