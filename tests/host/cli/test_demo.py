@@ -73,8 +73,9 @@ def test_without_adk_the_demo_says_what_to_install(command: Command, monkeypatch
     assert 'pip install "agent-session-protocol[adk]"' in done.stderr
 
 
+@pytest.mark.parametrize("named", ["agent", "executor"])
 def test_a_call_of_an_adk_agent_that_waits_is_asked_about_again_in_another_process(
-    command: Command, tmp_path: Path
+    command: Command, tmp_path: Path, named: str
 ) -> None:
     folder = tmp_path / "demo"
     command("demo", "--keep", str(folder))
@@ -86,12 +87,12 @@ def test_a_call_of_an_adk_agent_that_waits_is_asked_about_again_in_another_proce
         "agent = LlmAgent(name='coder', model=model)\n"
         "executor = AdkExecutor(agent, session_service=SqliteSessionService('adk.db'))\n"
     )
-    run = ("run", "lasting:executor", "--tools", "demo_tools:tools", "--store", "s.db", "--session", "k1")
+    run = ("run", f"lasting:{named}", "--tools", "demo_tools:tools", "--store", "s.db", "--session", "k1")
     for name in ("lasting", "demo_tools"):
         sys.modules.pop(name, None)
     first = command(*run, "-p", "Say hi", "--on-ask", "pause", cwd=folder)
     assert first.returncode == 3
-    assert "resume: agentsession run lasting:executor --store s.db --session k1" in first.stderr
+    assert f"resume: agentsession run lasting:{named} --store s.db --session k1" in first.stderr
     sys.modules.pop("lasting", None)
     done = command(*run, "--allow", "run_shell", cwd=folder)
     assert (done.returncode, done.stdout) == (0, "Done.\n")

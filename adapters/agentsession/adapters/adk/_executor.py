@@ -130,6 +130,16 @@ class AdkExecutor(BaseExecutor):
         )
         self._states: dict[tuple[str, str], AdkSessionState] = {}
 
+    @classmethod
+    def kept_in(cls, agent: Any, path: str, **options: Any) -> Self:
+        """An executor for ``agent`` whose ADK sessions live in the SQLite file ``path``; made when it is first used.
+
+        What ``agentsession run --store`` calls, so that a turn that waits survives the process.
+        """
+        from google.adk.sessions.sqlite_session_service import SqliteSessionService
+
+        return cls(agent, session_service=SqliteSessionService(path), **options)
+
     async def __aenter__(self) -> Self:
         if sniffio.current_async_library() != "asyncio":
             raise ConfigurationError(

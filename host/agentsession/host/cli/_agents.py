@@ -22,6 +22,8 @@ __all__ = ["check_credentials", "find_executor", "is_agent", "load_executor"]
 _GROUP: Final = "agentsession.executors"
 _ADAPTER_BY_PACKAGE: Final = {"google.adk": "adk"}
 """Which adapter takes objects of which package. A package without a line here hands over executors."""
+_OWN_SESSIONS: Final = ".adapter"
+"""What is appended to the record's file name for the sessions that an adapter keeps itself."""
 _ADK_DEFAULT_MODEL: Final = "gemini"
 
 
@@ -30,8 +32,12 @@ def load_executor(target: str, command: str) -> AgentExecutor:
     return find_executor(load_object(target, command, is_agent), target, command)
 
 
-def find_executor(found: Any, target: str, command: str) -> AgentExecutor:
-    """The executor for an object. Raises ``not-an-agent``, and what the adapter raises for an agent it cannot host."""
+def find_executor(found: Any, target: str, command: str, *, store: str | None = None) -> AgentExecutor:
+    """The executor for an object. Raises ``not-an-agent``, and what the adapter raises for an agent it cannot host.
+
+    With ``store``, the file of the record, an adapter that keeps sessions of its own keeps them in a file beside it, if
+    its class has ``kept_in(agent, path)``: without them the record alone could not be continued.
+    """
     if not is_agent(found) and inspect.isroutine(found):
         found = _call_factory(found, target, command)
     if not is_agent(found):
@@ -39,6 +45,8 @@ def find_executor(found: Any, target: str, command: str) -> AgentExecutor:
     if _is_executor(found):
         return cast(AgentExecutor, found)
     executor_class = _adapter(_adapter_key(found) or "", target)
+    if store is not None and hasattr(executor_class, "kept_in"):
+        return cast(AgentExecutor, executor_class.kept_in(found, store + _OWN_SESSIONS))
     return cast(AgentExecutor, executor_class(found))
 
 

@@ -63,4 +63,4 @@ def quiet_libraries(*, debug: bool) -> None:
     if debug or os.environ.get("PYTHONWARNINGS"):
         return
     warnings.simplefilter("ignore")
-    logging.lastResort = None
+    logging.getLogger().addHandler(logging.NullHandler())  # with no handler at all, logging says so on stderr

@@ -114,7 +114,7 @@ def prepare(options: RunOptions, command: str = "run") -> tuple[AgentExecutor, A
     """The executor, and the object it was made from. Missing credentials are said here, before any turn."""
     found = load_object(options.target, command, is_agent)
     check_credentials(found, options.model)
-    return find_executor(found, options.target, command), found
+    return find_executor(found, options.target, command, store=options.store), found
 
 
 def make_host(
