@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from agentsession.adapters.base._answering import REDACTED, recorded_answer
-from agentsession.adapters.base._context import MessageWriter, RunContext
+from agentsession.adapters.base._context import RunContext
 from agentsession.adapters.base._executor import BaseExecutor, RunResult
+from agentsession.adapters.base._message import MessageWriter
 from agentsession.adapters.base._run import Reply
 from agentsession.adapters.base._session import BaseSession
 from agentsession.adapters.base._stamping import restamp

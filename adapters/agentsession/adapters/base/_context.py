@@ -11,14 +11,13 @@ One wait per context: parallel requests go through one :meth:`RunContext.request
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import anyio
 from anyio.lowlevel import checkpoint
 
+from agentsession.adapters.base._message import MessageWriter
 from agentsession.adapters.base._run import Reply, Run
-from agentsession.adapters.base._stamping import restamp
 from agentsession.adapters.base._turns import Steer
 from agentsession.protocol import (
     AgentDescriptor,
@@ -26,8 +25,6 @@ from agentsession.protocol import (
     AgentStart,
     Answer,
     Content,
-    ContentPart,
-    DeltaJoiner,
     ElicitationAnswer,
     ElicitationRequest,
     Event,
@@ -35,8 +32,6 @@ from agentsession.protocol import (
     Message,
     MessageInput,
     RequestState,
-    Text,
-    Thought,
     ToolRequest,
     ToolResponse,
     Usage,
@@ -47,7 +42,7 @@ from agentsession.protocol import (
 if TYPE_CHECKING:
     from agentsession.adapters.base._session import BaseSession
 
-__all__ = ["MessageWriter", "RunContext", "Steer"]
+__all__ = ["RunContext"]
 
 E = TypeVar("E", bound=Event)
 
@@ -417,92 +412,3 @@ class RunContext:
         """
         await self.attached()
         return self._turns.take_steers(self._run, self.agent_id, self.thread_id)
-
-
-class MessageWriter:
-    """A message in deltas, closed on leaving: whole, or ``interrupted`` when left by an exception.
-
-    A pause inside a message closes it; what is said after it goes on under a new id (LIFE-14).
-    """
-
-    def __init__(self, context: RunContext, message_id: str, role: str) -> None:
-        self._context = context
-        self.message_id = message_id
-        self.role = role
-        self._index = 0
-        self._joiners: dict[str, DeltaJoiner] = {}
-        self._parts: list[ContentPart] = []
-        self._pieces: list[str] = []
-        self._kind = ""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            await self.close()
-        elif self._context.is_attached and self._index and self._context.is_open_message(self.message_id):
-            self._context.emit_nowait(restamp(self._whole(), interrupted=True))
-
-    async def text(self, text: str) -> None:
-        """Say a piece of text; a character that was cut in two is joined with the next piece."""
-        shown = self._joined("text", text)
-        if shown:
-            if not self._context.is_ready():
-                await self._context.ready()
-            self._emit("text", shown)
-
-    async def thought(self, text: str) -> None:
-        """Think a piece of text."""
-        shown = self._joined("thought", text)
-        if shown:
-            if not self._context.is_ready():
-                await self._context.ready()
-            self._emit("thought", shown)
-
-    def _joined(self, kind: str, text: str) -> str:
-        joiner = self._joiners.get(kind)
-        if joiner is None:
-            joiner = self._joiners[kind] = DeltaJoiner()
-        return joiner.feed(text)
-
-    def _emit(self, kind: str, text: str) -> None:
-        context = self._context
-        if self._index and context.is_closed_message(self.message_id):
-            self._start_over()
-        context.emit_delta(kind, text, self.message_id, self.role, self._index)
-        self._index += 1
-        if kind != self._kind:
-            self._end_part()
-            self._kind = kind
-        self._pieces.append(text)
-
-    def _start_over(self) -> None:
-        """A pause closed the message: the rest of it is a message of its own."""
-        self.message_id = self._context.new_id("m")
-        self._index = 0
-        self._parts, self._pieces, self._kind = [], [], ""
-
-    def _end_part(self) -> None:
-        if self._pieces:
-            text = "".join(self._pieces)
-            self._parts.append(Thought(text=text) if self._kind == "thought" else Text(text=text))
-            self._pieces = []
-
-    async def close(self, *, interrupted: bool = False) -> Message | None:
-        """Emit the closing event with the whole content; nothing if nothing was said."""
-        for kind, joiner in self._joiners.items():
-            rest = joiner.flush()
-            if rest:
-                await self._context.ready()
-                self._emit(kind, rest)
-        if self._index == 0 or not self._context.is_open_message(self.message_id):
-            return None
-        whole = self._whole()
-        return await self._context.emit(restamp(whole, interrupted=True) if interrupted else whole)
-
-    def _whole(self) -> Message:
-        self._end_part()
-        return Message(message_id=self.message_id, role=self.role, content=self._parts)

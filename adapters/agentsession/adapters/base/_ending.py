@@ -171,7 +171,6 @@ class Ending:
             turns.steers.clear()
             self._forget_deadline()
         recorder.record(StreamEnd(reason=reason, pending=pending, data=dict(data) if data else None, source="host"))
-        recorder.log.forget_ephemerals(machine.ended_streams)
 
     def _waiting_data(self, run: Run | None) -> dict[str, Any] | None:
         requests = self._machine.requests

@@ -99,7 +99,11 @@ class Recorder:
                 return made
 
     def begin_stream(self, turn_id: str | None = None) -> tuple[str, str]:
-        """The stream and turn id that the next event opens; a new turn unless ``turn_id`` names the waiting one."""
+        """The stream and turn id that the next event opens; a new turn unless ``turn_id`` names the waiting one.
+
+        The deltas of streams before it go where nobody needs them, so that there is never more than one stream of them.
+        """
+        self.log.forget_ephemerals(self.machine.ended_streams)
         turn_id = turn_id or self.new_id("t")
         self._opening = (self.new_id("s"), turn_id)
         return self._opening
