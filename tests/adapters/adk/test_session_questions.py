@@ -18,13 +18,23 @@ from google.adk.tools._request_input_tool import request_input
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.tool_context import ToolContext
-from tests.adapters.adk.driving import agent, assert_valid_history, driven, history, host_tool, model_calls
+from tests.adapters.adk.driving import (
+    Driven,
+    agent,
+    assert_valid_history,
+    driven,
+    history,
+    host_tool,
+    model_calls,
+    verify,
+)
 
-from agentsession.adapters.adk import call, calls, say
+from agentsession.adapters.adk import AdkExecutor, call, calls, say
 from agentsession.protocol import (
     Answer,
     ElicitationRequest,
     HostCapabilities,
+    MemoryRecordStore,
     OpenOptions,
     accept,
     decline,
@@ -258,3 +268,23 @@ def test_credentials_of_every_kind_become_adks() -> None:
     assert (token.oauth2.access_token, token.oauth2.state) == ("a", "st")
     code = made({"auth_response_uri": "https://back?code=1&state=st"})
     assert (code.oauth2.auth_response_uri, code.oauth2.state) == ("https://back?code=1&state=st", "st")
+
+
+async def test_r46_a_credential_request_outlives_the_process_and_the_tool_gets_the_answer(tmp_path: Path) -> None:
+    seen: list[str | None] = []
+    store, path = MemoryRecordStore(), str(tmp_path / "adk.db")
+    first = agent(call("weather", {"city": "Rome"}, id="c1"), tools=[weather_tool(seen)])
+    async with AdkExecutor(first, session_service=SqliteSessionService(path), store=store) as executor:
+        desk = Driven(executor, await executor.open(OpenOptions(session_id="s1")))
+        await desk.stream("go")
+        await desk.stream(grant(desk.pending("weather"), {"city": "Oslo"}))
+        question = desk.pending("auth_required")
+    second = agent(say("blue"), tools=[weather_tool(seen)])
+    async with AdkExecutor(second, session_service=SqliteSessionService(path), store=store) as executor:
+        desk = Driven(executor, await executor.load("s1"))
+        assert desk.pending("auth_required") == question
+        done = await desk.stream(accept(question, {"credential": {"type": "api_key", "value": SECRET}}))
+        assert (done.reason, done.texts, seen) == ("completed", ["blue"], [None, SECRET])
+        assert desk.responses() == {"weather": "completed"}
+        assert_valid_history(second.model)
+        verify(desk.session)

@@ -652,3 +652,69 @@ async def test_a_held_model_is_not_mistaken_for_a_wait() -> None:
                     pass
         assert stream.end is not None
         assert stream.end.reason == "completed"
+
+
+async def test_r18_none_of_several_long_running_calls_is_entered_twice() -> None:
+    entered: list[int] = []
+
+    def render(shot: int) -> Any:
+        entered.append(shot)
+        return {"status": "pending"}
+
+    root = agent(
+        calls(*(call("render", {"shot": n}, id=f"c{n}") for n in range(6))),
+        say("waiting"),
+        say("next"),
+        tools=[LongRunningFunctionTool(render)],
+    )
+    async with driven(root) as desk:
+        await desk.stream("go")
+        for _ in range(6):
+            turn = await desk.stream(grant(desk.session.pending[0].request_id))
+        assert turn.reason == "completed"
+        await desk.stream("next")
+        assert sorted(entered) == list(range(6))
+        assert_valid_history(root.model)
+
+
+async def test_r60_a_sync_tool_that_returns_none_is_entered_once() -> None:
+    entered: list[int] = []
+
+    def note() -> None:
+        entered.append(1)
+
+    root = agent(call("note", id="c1"), say("done"), tools=[note])
+    async with driven(root) as desk:
+        assert (await desk.turn("go")).texts == ["done"]
+        assert (entered, desk.responses()) == ([1], {"note": "completed"})
+
+
+@pytest.mark.rule("TOOL-09")
+async def test_r53_an_answer_to_a_call_that_is_done_is_stale_and_the_rest_goes_on() -> None:
+    root = agent(calls(call("look", id="c1"), call("find", id="c2")), say("done"))
+    async with driven(root, tools=[host_tool("look"), host_tool("find")]) as desk:
+        await desk.stream("go")
+        first, second = desk.pending("look"), desk.pending("find")
+        await desk.stream(result(first, 1))
+        stream = desk.session.stream([result(first, "again"), result(second, 2)])
+        assert [receipt.status for receipt in stream.receipts] == ["stale", "applied"]
+        with anyio.fail_after(10):
+            async with stream:
+                async for _ in stream:
+                    pass
+        assert desk.types("tool_response") == ["tool_response"] * 2
+
+
+async def test_r62_what_waits_is_listed_as_it_is_after_an_answer_an_abort_and_a_new_turn() -> None:
+    root = agent(call("look", id="c1"), call("look", id="c2"), say("x"), call("look", id="c3"), say("y"))
+    async with driven(root, tools=[host_tool("look")]) as desk:
+        await desk.stream("go")
+        await desk.stream(result(desk.pending("look"), 1))
+        assert [item.request_id for item in desk.session.pending] == ["c2"]
+        await desk.session.abort()
+        assert desk.session.pending == []
+        await desk.stream("next")
+        await desk.stream("another")
+        assert [item.request_id for item in desk.session.pending] == ["c3"]
+        await desk.stream("last")
+        assert desk.session.pending == []

@@ -73,6 +73,8 @@ class GatePlugin(BasePlugin):
     async def after_model_callback(
         self, *, callback_context: CallbackContext, llm_response: LlmResponse
     ) -> LlmResponse | None:
+        if llm_response.partial:
+            return None  # a long answer is thousands of these
         live = current_run()
         if live is not None:
             live.models.after(llm_response)
@@ -103,8 +105,10 @@ class GatePlugin(BasePlugin):
         return _error_result(tool, tool_context, error) if self._is_last else None
 
     async def on_event_callback(self, *, invocation_context: InvocationContext, event: AdkEvent) -> AdkEvent | None:
+        if event.partial:
+            return None  # never stored, and the children of an AgentTool have none
         live = current_run()
-        if live is not None and not event.partial:
+        if live is not None:
             await live.before_append(invocation_context, event)
         return None
 
