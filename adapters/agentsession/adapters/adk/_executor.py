@@ -38,13 +38,12 @@ from google.adk.sessions.base_session_service import BaseSessionService
 from google.adk.sessions.in_memory_session_service import InMemorySessionService
 from google.genai import types
 
-from agentsession.adapters.adk._content import content_to_parts
 from agentsession.adapters.adk._credentials import REDACTED_RESPONSE, credential_response, requested_config
 from agentsession.adapters.adk._descriptor import ADK_CAPABILITIES, describe_agent
 from agentsession.adapters.adk._errors import error_status, safe_message
 from agentsession.adapters.adk._gate import GatePlugin, TailPlugin
 from agentsession.adapters.adk._live import LiveRun
-from agentsession.adapters.adk._replies import function_response, recorded_result
+from agentsession.adapters.adk._replies import function_response, recorded_result, said_parts
 from agentsession.adapters.adk._sealing import dangling_calls, seal
 from agentsession.adapters.adk._session_state import AdkSessionState
 from agentsession.adapters.adk._setup import app_of, check_agent, check_host_tools, is_plain
@@ -54,6 +53,8 @@ from agentsession.protocol import (
     ConfigurationError,
     ElicitationAnswer,
     Error,
+    InvalidInput,
+    MessageInput,
     RecordKey,
     RecordStore,
     SessionConfig,
@@ -227,6 +228,16 @@ class AdkExecutor(BaseExecutor):
         state = self._state(session)
         return [request_id for request_id in session.machine.requests if state.is_volatile(request_id)]
 
+    def check_message(self, message: MessageInput) -> None:
+        """A person cannot answer calls by what they say: ADK would take it for the answer of a tool."""
+        super().check_message(message)
+        if said_parts(message.content)[1]:
+            raise InvalidInput(
+                "the message holds a function call, a response, or what ADK cannot take",
+                expected="text, media, references",
+                fix="answer what session.pending lists with stream() or respond()",
+            )
+
     def check_update(self, session: BaseSession, config: SessionConfig) -> str | None:
         """Title, model, tools, state and permission mode can change."""
         if config.tools is not None:
@@ -261,7 +272,7 @@ class AdkExecutor(BaseExecutor):
             state.begin_turn(ctx.options)
             if state.needs_sealing:
                 await self._seal(ctx, state, keep=())
-            content = types.Content(role="user", parts=content_to_parts(ctx.input.content))
+            content = types.Content(role="user", parts=said_parts(ctx.input.content)[0])
         else:
             state.go_on(ctx.options)
             content = await self._answers(ctx, state, secrets)
@@ -275,7 +286,7 @@ class AdkExecutor(BaseExecutor):
                 return None  # the run waits: the steer is taken when it goes on
             # A steer that came after the last model call: it is a message of its own to ADK, in the same turn.
             content = types.Content(
-                role="user", parts=[part for steer in await ctx.steers() for part in content_to_parts(steer.content)]
+                role="user", parts=[part for steer in await ctx.steers() for part in said_parts(steer.content)[0]]
             )
 
     async def _drive(self, live: LiveRun, content: types.Content) -> RunResult | None:

@@ -15,8 +15,8 @@ from google.adk.models.llm_response import LlmResponse
 from google.genai import types
 
 from agentsession.adapters.adk._brackets import agent_key
-from agentsession.adapters.adk._content import content_to_parts
 from agentsession.adapters.adk._host_tools import HostTool
+from agentsession.adapters.adk._replies import said_parts
 from agentsession.protocol import Error
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class ModelCalls:
 
     async def _inject_steers(self, context: CallbackContext, request: LlmRequest) -> None:
         for steer in await self._live.ctx.steers():
-            content = types.Content(role="user", parts=content_to_parts(steer.content))
+            content = types.Content(role="user", parts=said_parts(steer.content)[0])
             request.contents.append(content)
             invocation = context._invocation_context  # private: the session service has no public way in from here
             last = invocation.session.events[-1].timestamp if invocation.session.events else None

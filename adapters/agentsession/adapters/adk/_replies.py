@@ -1,19 +1,23 @@
 """From the host's answers to what ADK's model and tools are given.
 
-Not for: recording answers (the base class does). Rules carried: TOOL-11, TOOL-13, HITL-02.
+Not for: recording answers (the base class does). Rules carried: TOOL-05, TOOL-11, TOOL-13, HITL-02.
 May import: ``agentsession.protocol``, ``_calls``, ``_elicit``, google.genai types.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from typing import Any
 
 from google.genai import types
 
 from agentsession.adapters.adk._calls import Call
+from agentsession.adapters.adk._content import content_to_part
 from agentsession.adapters.adk._elicit import CONFIRMATION, CREDENTIAL
 from agentsession.protocol import (
     Answer,
+    ContentPart,
     ElicitationAnswer,
     Text,
     ToolDenial,
@@ -30,6 +34,7 @@ __all__ = [
     "elicitation_response",
     "function_response",
     "recorded_result",
+    "said_parts",
     "tool_result",
 ]
 
@@ -37,6 +42,26 @@ DECLINED = "the user did not confirm this call"
 NO_CREDENTIAL = "the user gave no credential for this call"
 UNKNOWN = {"error": "this call was cut off; its effects are not known", "status": "unknown"}
 _CANCELLED = {"error": "this call was cancelled before it began", "status": "cancelled"}
+
+
+def said_parts(content: Iterable[ContentPart]) -> tuple[list[types.Part], bool]:
+    """What a person said, as ADK's parts; and whether there was something in it that nobody says.
+
+    ADK takes a response in a user's message for the answer to a call, and may replace a real result by it or run a
+    tool. So calls and responses become text, and so does what ADK has no part for.
+    """
+    parts: list[types.Part] = []
+    refused = False
+    for item in content:
+        try:
+            part = content_to_part(item)
+        except ValueError:  # pydantic's: the part's own extra fields are not what genai takes
+            part = None
+        if part is None or part.function_call is not None or part.function_response is not None:
+            refused = True
+            part = types.Part(text=json.dumps(item.to_wire()))
+        parts.append(part)
+    return parts, refused
 
 
 def tool_result(answer: Answer) -> dict[str, Any] | None:
