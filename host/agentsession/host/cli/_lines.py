@@ -44,8 +44,12 @@ class Line:
 
 
 def line(*parts: str | tuple[str, Style]) -> Line:
-    """A line of plain texts and (text, style) pairs."""
-    return Line(tuple(Span(part) if isinstance(part, str) else Span(*part) for part in parts))
+    """A line of plain texts and (text, style) pairs; it stays one line whatever a name or a reason in it holds."""
+    return Line(tuple(_span(part) if isinstance(part, str) else _span(*part) for part in parts))
+
+
+def _span(text: str, style: Style = "") -> Span:
+    return Span(text.replace("\n", "\\n"), style)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
