@@ -40,6 +40,12 @@ class SessionMachine(EventRules):
     ``host_kinds`` are the elicitation kinds that the host can show, ``None`` for all (HITL-07).
     """
 
+    # Declared again because they are set here too: a type checker must not infer them anew.
+    state: SessionState
+    seq: int
+    stream_id: str | None
+    turn_id: str | None
+
     # -- what can be asked ------------------------------------------------------------------------------------------
 
     @property

@@ -1,6 +1,6 @@
 """The rule table: every rule of the contract, once. It feeds the docs, the conformance suite and ``explain``.
 
-Not for: checking rules (``_lifecycle.py`` and its parts do, where marked ``machine``). May import: the standard library.
+Not for: checking rules (``_lifecycle.py`` and its parts do, if marked ``machine``). May import: the standard library.
 
 Ids are stable: a rule that is dropped stays reserved and its id is never used again (ORD-08 and HITL-05 are reserved).
 """
