@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import pytest
 import trio
+from google.adk.models.llm_response import LlmResponse
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
@@ -26,6 +27,7 @@ from agentsession.protocol import (
     SessionConfig,
     Text,
     ToolRequest,
+    Usage,
     result,
 )
 
@@ -313,6 +315,31 @@ async def test_r21_usage_is_told_once_a_model_call_also_on_tool_turns() -> None:
     async with driven(root, tools=[host_tool("look")]) as desk:
         turn = await desk.turn("go")
         assert [(event.input_tokens, event.output_tokens) for event in turn.of("usage")] == [(900, 40), (950, 3)]
+
+
+async def test_r21_usage_that_comes_alone_after_the_call_is_not_lost() -> None:
+    asks = types.Part(function_call=types.FunctionCall(name="look", args={}, id="c1"))
+    counts = types.GenerateContentResponseUsageMetadata(prompt_token_count=900, candidates_token_count=40)
+    root = agent(
+        raw(
+            LlmResponse(content=types.Content(role="model", parts=[asks]), partial=False),
+            LlmResponse(usage_metadata=counts),
+        ),
+        say("done"),
+    )
+    async with driven(root, tools=[host_tool("look")]) as desk:
+        turn = await desk.turn("go")
+        assert turn.texts == ["done"]
+        assert [(event.input_tokens, event.output_tokens) for event in turn.of("usage")] == [(900, 40)]
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_the_usage_of_an_empty_answer_is_told_once(streaming: bool) -> None:
+    counts = types.GenerateContentResponseUsageMetadata(prompt_token_count=7, candidates_token_count=0)
+    root = agent(raw(LlmResponse(usage_metadata=counts, finish_reason=types.FinishReason.STOP)))
+    async with driven(root) as desk:
+        done = await desk.stream("go", ExecutionOptions(streaming=streaming))
+        assert [event.input_tokens for event in done.events if isinstance(event, Usage)] == [7]
 
 
 async def test_media_of_the_user_reaches_the_model() -> None:

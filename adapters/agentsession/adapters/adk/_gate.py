@@ -77,7 +77,7 @@ class GatePlugin(BasePlugin):
             return None  # a long answer is thousands of these
         live = current_run()
         if live is not None:
-            live.models.after(llm_response)
+            live.models.after(callback_context, llm_response)
         return None
 
     async def before_tool_callback(

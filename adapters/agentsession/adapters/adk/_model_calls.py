@@ -15,6 +15,7 @@ from google.adk.models.llm_response import LlmResponse
 from google.genai import types
 
 from agentsession.adapters.adk._brackets import agent_key
+from agentsession.adapters.adk._events import usage_event
 from agentsession.adapters.adk._host_tools import HostTool
 from agentsession.adapters.adk._replies import said_parts
 from agentsession.protocol import Error
@@ -68,15 +69,34 @@ class ModelCalls:
             await self._inject_steers(context, request)
         return None
 
-    def after(self, response: LlmResponse) -> None:
+    def after(self, context: CallbackContext, response: LlmResponse) -> None:
+        """After a whole response: its calls are put right, and its usage is told where ADK would drop it."""
+        if response.content is None:
+            self._tell_dropped_usage(context, response)
+        elif not response.partial:
+            self._put_calls_right(response.content)
+
+    def _tell_dropped_usage(self, context: CallbackContext, response: LlmResponse) -> None:
+        """ADK makes no event of a response without content, and with it the call's usage would be gone."""
+        ctx = self._live.ctx
+        marked_empty = response.finish_reason == types.FinishReason.STOP and ctx.options.streaming is False
+        becomes_event = response.error_code or response.interrupted or response.grounding_metadata or marked_empty
+        if response.usage_metadata is None or response.partial or becomes_event:
+            return
+        if not ctx.is_attached or ctx.aborting:
+            return
+        common = {"agent_id": context.agent_name, "thread_id": self._live.brackets.current_thread()}
+        counted = usage_event(response.usage_metadata, response.model_version, common)
+        if counted is not None:
+            ctx.emit_nowait(counted)
+
+    def _put_calls_right(self, content: types.Content) -> None:
         """Make the calls of a response ones that ADK can pair with their results; in place, so that others see it too.
 
         A model may repeat an id of an earlier call, and may call a tool without a name: ADK names its answer to that
         ``<unnamed>``, does not recognise it as an answer, and would run the call again for ever.
         """
-        if response.partial or response.content is None:
-            return
-        for part in response.content.parts or ():
+        for part in content.parts or ():
             made = part.function_call
             if made is None:
                 continue
