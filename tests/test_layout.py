@@ -5,6 +5,7 @@ Source: docs/decisions/0001-layout-and-packaging.md. The import arrows are impor
 
 from __future__ import annotations
 
+import ast
 import importlib
 import subprocess
 import sys
@@ -20,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("protocol", "adapters", "host", "conformance")
 HEAVY = ("google", "sqlalchemy", "starlette", "fastapi", "mcp", "typer", "rich", "prompt_toolkit")
 
-_NOT_EXPORTS = frozenset({"annotations", "Any", "TYPE_CHECKING"})
+_NOT_EXPORTS = frozenset({"annotations", "Any", "Final", "TYPE_CHECKING"})
 """What a package's __init__ imports for itself to declare its lazy names."""
 
 
@@ -80,9 +81,36 @@ def test_all_names_what_the_package_exports(package: str) -> None:
 
 
 def test_importing_protocol_loads_nothing_heavy() -> None:
-    loaded = modules_loaded_by("import agentsession.protocol")
+    loaded = modules_loaded_by("from agentsession.protocol import *")
     assert "pydantic" in loaded
     assert not loaded & {*HEAVY, "jsonschema"}
+
+
+def test_protocol_loads_no_module_before_a_name_is_used() -> None:
+    ours = "[name for name in sys.modules if name.startswith('agentsession.protocol.')]"
+    assert modules_loaded_by(f"import agentsession.protocol\nassert not {ours}, {ours}")
+
+
+def test_each_lazy_name_of_protocol_is_found_where_type_checkers_find_it() -> None:
+    import agentsession.protocol as protocol
+
+    tree = ast.parse((folder("protocol") / "__init__.py").read_text(encoding="utf-8"))
+    for_checkers = {
+        alias.name: node.module
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("agentsession.protocol.")
+        for alias in node.names
+    }
+    assert for_checkers.keys() == set(protocol.__all__)
+    for name, module in for_checkers.items():
+        assert getattr(protocol, name) is getattr(importlib.import_module(str(module)), name)
+
+
+def test_protocol_names_what_it_does_not_have() -> None:
+    import agentsession.protocol as protocol
+
+    with pytest.raises(AttributeError, match=r"agentsession\.protocol.*NoSuchName"):
+        _ = getattr(protocol, "NoSuchName")  # noqa: B009 - a literal attribute would not type-check
 
 
 @pytest.mark.parametrize("package", ["adapters", "conformance"])

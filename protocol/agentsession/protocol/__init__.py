@@ -2,189 +2,196 @@
 
 The only import path for users: ``from agentsession.protocol import AgentSession, Message, ToolResult``.
 Needs pydantic alone; no I/O, no clock, no random ids. Read ``_lifecycle.py`` first.
+
+A name is loaded, with the module that it lives in, when it is first used (PEP 562, as pydantic itself does): a command
+that only needs an error class does not wait until fifty models are made.
 """
 
 from __future__ import annotations
 
-from agentsession.protocol._answers import (
-    AnswerCheck,
-    RequestState,
-    contradicts_yes,
-)
-from agentsession.protocol._base import (
-    Json,
-    JsonObject,
-    Model,
-)
-from agentsession.protocol._content import (
-    CONTENT_CLASSES,
-    CONTENT_TYPES,
-    Code,
-    CodeResult,
-    Content,
-    ContentPart,
-    Diff,
-    FunctionCall,
-    FunctionResponse,
-    Media,
-    Reference,
-    Refusal,
-    Terminal,
-    Text,
-    Thought,
-    UnknownPart,
-    as_content,
-    merge_parts,
-    plain_text,
-    text_by_type,
-)
-from agentsession.protocol._descriptor import (
-    CAPABILITIES,
-    AgentDescriptor,
-    Composition,
-    Constraints,
-    Metadata,
-    ToolAnnotations,
-    ToolDescriptor,
-)
-from agentsession.protocol._errors import (
-    AbortTimeout,
-    AgentSessionError,
-    Blame,
-    ConfigurationError,
-    ConnectionLost,
-    CursorGone,
-    InvalidInput,
-    NothingToContinue,
-    ProtocolViolation,
-    RunEnded,
-    SchemaError,
-    SessionBusy,
-    SessionClosed,
-    SessionError,
-    SessionExists,
-    SessionNotFound,
-    StreamActive,
-    Unimplemented,
-    UnsupportedVersion,
-)
-from agentsession.protocol._events import (
-    EVENT_CLASSES,
-    EVENT_TYPES,
-    AgentEnd,
-    AgentEvent,
-    AgentStart,
-    Custom,
-    Decision,
-    ElicitationRequest,
-    ElicitationResponse,
-    Error,
-    Event,
-    Initialize,
-    Message,
-    SessionUpdate,
-    StreamEnd,
-    ToolDecision,
-    ToolRequest,
-    ToolResponse,
-    ToolUpdate,
-    UnknownEvent,
-    Usage,
-    is_ephemeral,
-)
-from agentsession.protocol._inputs import (
-    INPUT_CLASSES,
-    AbortResult,
-    Answer,
-    ElicitationAnswer,
-    ExecutionOptions,
-    HostCapabilities,
-    MessageInput,
-    OpenOptions,
-    Receipt,
-    SessionConfig,
-    SteerData,
-    StreamInput,
-    ToolDenial,
-    ToolGrant,
-    ToolProgress,
-    ToolResult,
-    accept,
-    cancel,
-    decline,
-    deny,
-    grant,
-    result,
-)
-from agentsession.protocol._json import (
-    JsonError,
-    args_digest,
-    check_json,
-    dumps,
-    repair_text,
-    to_json,
-)
-from agentsession.protocol._json_schema import (
-    SchemaProblem,
-    check_schema,
-    find_problem,
-)
-from agentsession.protocol._lifecycle import (
-    STATES,
-    TRANSITIONS,
-    SessionMachine,
-    Trigger,
-)
-from agentsession.protocol._rules import (
-    RESERVED_RULES,
-    RULES,
-    CheckedBy,
-    Level,
-    Rule,
-)
-from agentsession.protocol._schema import (
-    SCHEMA_ID,
-    descriptor_schema,
-    event_schema,
-    input_schema,
-    wire_schema,
-)
-from agentsession.protocol._services import (
-    MemoryRecordStore,
-    RecordInfo,
-    RecordKey,
-    RecordStore,
-    check_id,
-)
-from agentsession.protocol._session import (
-    AgentExecutor,
-    AgentSession,
-    EventReader,
-    EventStream,
-    PendingRequest,
-    SessionState,
-)
-from agentsession.protocol._snapshot import (
-    MachineSnapshot,
-    OpenAgent,
-    OpenMessage,
-    OpenRequest,
-)
-from agentsession.protocol._text import (
-    DeltaJoiner,
-)
-from agentsession.protocol._wire import (
-    PROTOCOL_VERSION,
-    TIMESTAMP_PATTERN,
-    check_version,
-    dump_event,
-    parse_answer,
-    parse_descriptor,
-    parse_event,
-    parse_input,
-    parse_json,
-    read_ndjson,
-)
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from agentsession.protocol._answers import (
+        AnswerCheck,
+        RequestState,
+        contradicts_yes,
+    )
+    from agentsession.protocol._base import (
+        Json,
+        JsonObject,
+        Model,
+    )
+    from agentsession.protocol._content import (
+        CONTENT_CLASSES,
+        CONTENT_TYPES,
+        Code,
+        CodeResult,
+        Content,
+        ContentPart,
+        Diff,
+        FunctionCall,
+        FunctionResponse,
+        Media,
+        Reference,
+        Refusal,
+        Terminal,
+        Text,
+        Thought,
+        UnknownPart,
+        as_content,
+        merge_parts,
+        plain_text,
+        text_by_type,
+    )
+    from agentsession.protocol._descriptor import (
+        CAPABILITIES,
+        AgentDescriptor,
+        Composition,
+        Constraints,
+        Metadata,
+        ToolAnnotations,
+        ToolDescriptor,
+    )
+    from agentsession.protocol._errors import (
+        AbortTimeout,
+        AgentSessionError,
+        Blame,
+        ConfigurationError,
+        ConnectionLost,
+        CursorGone,
+        InvalidInput,
+        NothingToContinue,
+        ProtocolViolation,
+        RunEnded,
+        SchemaError,
+        SessionBusy,
+        SessionClosed,
+        SessionError,
+        SessionExists,
+        SessionNotFound,
+        StreamActive,
+        Unimplemented,
+        UnsupportedVersion,
+    )
+    from agentsession.protocol._events import (
+        EVENT_CLASSES,
+        EVENT_TYPES,
+        AgentEnd,
+        AgentEvent,
+        AgentStart,
+        Custom,
+        Decision,
+        ElicitationRequest,
+        ElicitationResponse,
+        Error,
+        Event,
+        Initialize,
+        Message,
+        SessionUpdate,
+        StreamEnd,
+        ToolDecision,
+        ToolRequest,
+        ToolResponse,
+        ToolUpdate,
+        UnknownEvent,
+        Usage,
+        is_ephemeral,
+    )
+    from agentsession.protocol._inputs import (
+        INPUT_CLASSES,
+        AbortResult,
+        Answer,
+        ElicitationAnswer,
+        ExecutionOptions,
+        HostCapabilities,
+        MessageInput,
+        OpenOptions,
+        Receipt,
+        SessionConfig,
+        SteerData,
+        StreamInput,
+        ToolDenial,
+        ToolGrant,
+        ToolProgress,
+        ToolResult,
+        accept,
+        cancel,
+        decline,
+        deny,
+        grant,
+        result,
+    )
+    from agentsession.protocol._json import (
+        JsonError,
+        args_digest,
+        check_json,
+        dumps,
+        repair_text,
+        to_json,
+    )
+    from agentsession.protocol._json_schema import (
+        SchemaProblem,
+        check_schema,
+        find_problem,
+    )
+    from agentsession.protocol._lifecycle import (
+        STATES,
+        TRANSITIONS,
+        SessionMachine,
+        Trigger,
+    )
+    from agentsession.protocol._rules import (
+        RESERVED_RULES,
+        RULES,
+        CheckedBy,
+        Level,
+        Rule,
+    )
+    from agentsession.protocol._schema import (
+        SCHEMA_ID,
+        descriptor_schema,
+        event_schema,
+        input_schema,
+        wire_schema,
+    )
+    from agentsession.protocol._services import (
+        MemoryRecordStore,
+        RecordInfo,
+        RecordKey,
+        RecordStore,
+        check_id,
+    )
+    from agentsession.protocol._session import (
+        AgentExecutor,
+        AgentSession,
+        EventReader,
+        EventStream,
+        PendingRequest,
+        SessionState,
+    )
+    from agentsession.protocol._snapshot import (
+        MachineSnapshot,
+        OpenAgent,
+        OpenMessage,
+        OpenRequest,
+    )
+    from agentsession.protocol._text import (
+        DeltaJoiner,
+    )
+    from agentsession.protocol._wire import (
+        PROTOCOL_VERSION,
+        TIMESTAMP_PATTERN,
+        check_version,
+        dump_event,
+        parse_answer,
+        parse_descriptor,
+        parse_event,
+        parse_input,
+        parse_json,
+        read_ndjson,
+    )
 
 __all__ = [
     "CAPABILITIES",
@@ -333,3 +340,200 @@ __all__ = [
     "to_json",
     "wire_schema",
 ]
+
+_WHERE: Final = {
+    "_answers": (
+        "AnswerCheck",
+        "RequestState",
+        "contradicts_yes",
+    ),
+    "_base": (
+        "Json",
+        "JsonObject",
+        "Model",
+    ),
+    "_content": (
+        "CONTENT_CLASSES",
+        "CONTENT_TYPES",
+        "Code",
+        "CodeResult",
+        "Content",
+        "ContentPart",
+        "Diff",
+        "FunctionCall",
+        "FunctionResponse",
+        "Media",
+        "Reference",
+        "Refusal",
+        "Terminal",
+        "Text",
+        "Thought",
+        "UnknownPart",
+        "as_content",
+        "merge_parts",
+        "plain_text",
+        "text_by_type",
+    ),
+    "_descriptor": (
+        "CAPABILITIES",
+        "AgentDescriptor",
+        "Composition",
+        "Constraints",
+        "Metadata",
+        "ToolAnnotations",
+        "ToolDescriptor",
+    ),
+    "_errors": (
+        "AbortTimeout",
+        "AgentSessionError",
+        "Blame",
+        "ConfigurationError",
+        "ConnectionLost",
+        "CursorGone",
+        "InvalidInput",
+        "NothingToContinue",
+        "ProtocolViolation",
+        "RunEnded",
+        "SchemaError",
+        "SessionBusy",
+        "SessionClosed",
+        "SessionError",
+        "SessionExists",
+        "SessionNotFound",
+        "StreamActive",
+        "Unimplemented",
+        "UnsupportedVersion",
+    ),
+    "_events": (
+        "EVENT_CLASSES",
+        "EVENT_TYPES",
+        "AgentEnd",
+        "AgentEvent",
+        "AgentStart",
+        "Custom",
+        "Decision",
+        "ElicitationRequest",
+        "ElicitationResponse",
+        "Error",
+        "Event",
+        "Initialize",
+        "Message",
+        "SessionUpdate",
+        "StreamEnd",
+        "ToolDecision",
+        "ToolRequest",
+        "ToolResponse",
+        "ToolUpdate",
+        "UnknownEvent",
+        "Usage",
+        "is_ephemeral",
+    ),
+    "_inputs": (
+        "INPUT_CLASSES",
+        "AbortResult",
+        "Answer",
+        "ElicitationAnswer",
+        "ExecutionOptions",
+        "HostCapabilities",
+        "MessageInput",
+        "OpenOptions",
+        "Receipt",
+        "SessionConfig",
+        "SteerData",
+        "StreamInput",
+        "ToolDenial",
+        "ToolGrant",
+        "ToolProgress",
+        "ToolResult",
+        "accept",
+        "cancel",
+        "decline",
+        "deny",
+        "grant",
+        "result",
+    ),
+    "_json": (
+        "JsonError",
+        "args_digest",
+        "check_json",
+        "dumps",
+        "repair_text",
+        "to_json",
+    ),
+    "_json_schema": (
+        "SchemaProblem",
+        "check_schema",
+        "find_problem",
+    ),
+    "_lifecycle": (
+        "STATES",
+        "TRANSITIONS",
+        "SessionMachine",
+        "Trigger",
+    ),
+    "_rules": (
+        "RESERVED_RULES",
+        "RULES",
+        "CheckedBy",
+        "Level",
+        "Rule",
+    ),
+    "_schema": (
+        "SCHEMA_ID",
+        "descriptor_schema",
+        "event_schema",
+        "input_schema",
+        "wire_schema",
+    ),
+    "_services": (
+        "MemoryRecordStore",
+        "RecordInfo",
+        "RecordKey",
+        "RecordStore",
+        "check_id",
+    ),
+    "_session": (
+        "AgentExecutor",
+        "AgentSession",
+        "EventReader",
+        "EventStream",
+        "PendingRequest",
+        "SessionState",
+    ),
+    "_snapshot": (
+        "MachineSnapshot",
+        "OpenAgent",
+        "OpenMessage",
+        "OpenRequest",
+    ),
+    "_text": ("DeltaJoiner",),
+    "_wire": (
+        "PROTOCOL_VERSION",
+        "TIMESTAMP_PATTERN",
+        "check_version",
+        "dump_event",
+        "parse_answer",
+        "parse_descriptor",
+        "parse_event",
+        "parse_input",
+        "parse_json",
+        "read_ndjson",
+    ),
+}
+
+"""What each module gives to users; a test holds it equal to the imports above, which are there for type checkers."""
+
+_MODULE_OF: Final = {name: module for module, names in _WHERE.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    module = _MODULE_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    globals()[name] = value  # the next use finds it without coming here
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -11,8 +11,6 @@ JSON ``null`` in its place is refused by :func:`agentsession.protocol.parse_even
 (:data:`Json`) keep the difference: ``null`` that was given explicitly is written and read back as ``null``.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, NamedTuple
@@ -87,13 +85,17 @@ def optional(**extra: Any) -> Any:
     return Field(default=None, exclude_if=_is_none, **extra)
 
 
+_camel = functools.cache(to_camel)
+"""Every event class inherits the same ten fields: their names are worked out once."""
+
+
 class Model(BaseModel):
     """Base of every model of the contract: frozen, camelCase aliases, unknown fields kept."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
         frozen=True,
         extra="allow",
-        alias_generator=to_camel,
+        alias_generator=_camel,
         validate_by_name=True,
         validate_by_alias=True,
         serialize_by_alias=True,

@@ -7,8 +7,6 @@ The set is open. A part whose ``type`` is not one of :data:`CONTENT_TYPES` is an
 came; a part of a known type with a malformed payload is invalid, never "unknown".
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 

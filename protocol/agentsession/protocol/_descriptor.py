@@ -7,8 +7,6 @@ Capabilities are the single source of truth: what is declared is tested as manda
 raises :class:`agentsession.protocol.Unimplemented`.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, StringConstraints, field_validator
@@ -143,7 +141,7 @@ class AgentDescriptor(Model):
     """Tools that the executor itself runs, each only after a grant when the host controls tools."""
     required_tools: list[Str] = Field(default_factory=list)
     """Names of tools that the host must supply; opening a session without one of them is refused."""
-    sub_agents: list[AgentDescriptor] = Field(default_factory=list)
+    sub_agents: list["AgentDescriptor"] = Field(default_factory=list)
     composition: Composition | None = optional()
     constraints: Constraints | None = optional()
     metadata: Metadata | None = optional()

@@ -10,7 +10,6 @@ stamped events are in a record or on the wire. A type that is not in :data:`EVEN
 
 # A field may fill in a base class's read-only property: the models are frozen, and pyright cannot know it.
 # pyright: reportIncompatibleMethodOverride=false
-from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal

@@ -7,8 +7,6 @@ On the wire an input is told apart by ``kind``. Kinds are a closed set: an input
 guessed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 

@@ -3,8 +3,6 @@
 Not for: the rules (``_lifecycle.py``). Rules carried: PER-03. May import: ``_base``.
 """
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from agentsession.protocol._base import Bool, Int, JsonObject, Model, optional
