@@ -9,6 +9,7 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 import pytest
+import trio.testing
 from tests.host.fake_session import FakeExecutor, FakeSession, Until, call, said
 
 from agentsession.host import (
@@ -261,16 +262,43 @@ async def test_people_are_asked_one_at_a_time_and_told_the_place() -> None:
 
 
 @pytest.mark.rule("HITL-11")
-async def test_waiting_for_a_person_is_not_the_tools_time() -> None:
+def test_waiting_for_a_person_is_not_the_tools_time() -> None:
+    """On a clock that jumps: the person takes an hour, the tool 30 of the 60 seconds it may take."""
+
+    @tool
+    async def slow(a: int) -> int:
+        await anyio.sleep(30)
+        return a
+
     async def approve(request: Any, decision: Any, position: Any) -> bool:
-        await anyio.sleep(0.2)
+        await anyio.sleep(3600)
         return True
 
-    session = FakeSession([call("r1", "add", a=1)], [])
-    host = Host(tools=[add], policy=ask_all, channel=CallbackChannel(approve), tool_timeout_s=0.1)
-    result = await run(host, session)
+    async def turn() -> tuple[FakeSession, TurnResult]:
+        session = FakeSession([call("r1", "slow", a=2)], [])
+        host = Host(tools=[slow], policy=ask_all, channel=CallbackChannel(approve), tool_timeout_s=60)
+        return session, await host.run_turn(session, "go")
+
+    clock = trio.testing.MockClock(autojump_threshold=0)
+    session, result = anyio.run(turn, backend="trio", backend_options={"clock": clock})
     assert answer_of(session, "r1").data == 2
-    assert result.people_s >= 0.2
+    assert (round(result.people_s), round(result.tools_s)) == (3600, 30)
+
+
+def test_a_tool_that_takes_longer_than_it_may_is_given_up_in_that_time() -> None:
+    @tool
+    async def slow(a: int) -> int:
+        await anyio.sleep(3600)
+        return a
+
+    async def turn() -> tuple[FakeSession, TurnResult]:
+        session = FakeSession([call("r1", "slow", a=2)], [])
+        return session, await Host(tools=[slow], policy=allow_all, tool_timeout_s=60).run_turn(session, "go")
+
+    clock = trio.testing.MockClock(autojump_threshold=0)
+    session, result = anyio.run(turn, backend="trio", backend_options={"clock": clock})
+    assert answer_of(session, "r1").is_error
+    assert round(result.tools_s) == 60
 
 
 async def test_a_cancel_denies_and_aborts_the_turn() -> None:
