@@ -29,7 +29,7 @@ def main(names: list[str]) -> int:
     if unknown:
         print(f"no benchmark is called {unknown[0]!r}; there are: {', '.join(there)}", file=sys.stderr)
         return 2
-    print(f"Python {platform.python_version()} on {platform.system()}; seconds of the processor, best of some runs")
+    print(f"Python {platform.python_version()} on {platform.system()}")
     for name in names or there:
         print(f"\n{name}", flush=True)
         try:

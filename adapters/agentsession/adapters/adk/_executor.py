@@ -332,7 +332,8 @@ class AdkExecutor(BaseExecutor):
         )
         async with aclosing(events) as stream:
             async for event in stream:
-                await live.take(event)
+                if not live.take_delta(event):
+                    await live.take(event)
 
     async def _answers(self, ctx: RunContext, state: AdkSessionState, secrets: dict[str, Any]) -> types.Content:
         """The message that gives ADK the answers its run ended on; what of them is secret goes to ``secrets``.

@@ -22,7 +22,7 @@ from agentsession.adapters.adk._session_state import AdkSessionState
 from agentsession.adapters.adk._spans import CURRENT, SpanTree
 from agentsession.adapters.adk._storable import make_storable
 from agentsession.adapters.adk._tool_calls import ToolCalls
-from agentsession.adapters.adk._translate import TextDelta, Translator
+from agentsession.adapters.adk._translate import Translator
 from agentsession.adapters.adk._values import thread_of
 from agentsession.adapters.base import RunContext
 from agentsession.protocol import (
@@ -91,14 +91,36 @@ class LiveRun:
 
     # -- from ADK's events to the record ------------------------------------------------------------------------------
 
+    def take_delta(self, event: AdkEvent) -> bool:
+        """Record a partial event that goes on with plain text, if that needs no waiting: a long answer is thousands of
+        these. False: :meth:`take` it, nothing was done."""
+        ctx = self.ctx
+        if not event.partial or self._held_error is not None or ctx.aborting or not ctx.is_ready():
+            return False
+        piece = self.state.translator.quick_delta(event)
+        if piece is None:
+            return False
+        if piece.text:
+            ctx.emit_delta(
+                piece.kind,
+                piece.text,
+                piece.message_id,
+                "agent",
+                piece.index,
+                agent_id=piece.agent_id,
+                thread_id=piece.thread_id,
+            )
+        return True
+
     async def take(self, event: AdkEvent) -> None:
         """Record what an event of the session's own run says."""
         await self.attached()
+        if event.partial and not self.ctx.aborting:
+            await self.flush_error()
+            await self.ctx.ready()
+            if self.take_delta(event):  # it was a delta like the others, and only had to wait
+                return
         state = self.state
-        quick = state.translator.quick_delta(event) if event.partial else None
-        if quick is not None:
-            await self._delta(quick)
-            return
         state.speaker = event.author
         if event.actions is not None and event.actions.transfer_to_agent:
             self.brackets.transfer(thread_of(event.branch))
@@ -139,22 +161,6 @@ class LiveRun:
             asks = isinstance(made, ElicitationRequest) and made.kind != "clarification"
             if not asks and not isinstance(made, (SessionUpdate, ElicitationResponse)):
                 await self.record(made, of_child=True)
-
-    async def _delta(self, piece: TextDelta) -> None:
-        if self.ctx.aborting or not piece.text:
-            return
-        await self.flush_error()
-        if not self.ctx.is_ready():
-            await self.ctx.ready()
-        self.ctx.emit_delta(
-            piece.kind,
-            piece.text,
-            piece.message_id,
-            "agent",
-            piece.index,
-            agent_id=piece.agent_id,
-            thread_id=piece.thread_id,
-        )
 
     async def record(self, event: Event, *, of_child: bool = False) -> None:
         """Record one translated event, unless the record already has what it says."""

@@ -77,6 +77,9 @@ class MessageBuffer:
         self.calls: list[StreamedCall] = []
         self._index = 0
         self._shown: list[ContentPart] = []
+        self._run: list[str] = []
+        """Plain text that was shown after ``_shown``, in pieces: as parts they would be thousands of objects."""
+        self._run_kind = ""
         self._text: dict[str, list[str]] = {}
         self._length: dict[str, int] = {}
         self._joiners: dict[str, DeltaJoiner] = {}
@@ -125,7 +128,10 @@ class MessageBuffer:
             return None  # it may repeat all that was said
         shown = self._joiner(kind).feed(text)
         if shown:
-            self._shown.append(Thought(text=shown) if kind == "thought" else Text(text=shown))
+            if kind != self._run_kind:
+                self._end_run()
+                self._run_kind = kind
+            self._run.append(shown)
             self._text.setdefault(kind, []).append(shown)
             self._length[kind] = self._length.get(kind, 0) + len(shown)
         return shown
@@ -147,6 +153,7 @@ class MessageBuffer:
             deltas.append(rest)
         if not wanted:
             # Only calls or files came at the end: the text that was shown is the text.
+            self._end_run()
             shown = merge_parts(self._shown)
             known = [part for part in final if part not in shown]
             return deltas, [*shown, *known], False
@@ -159,11 +166,18 @@ class MessageBuffer:
         return joiner
 
     def _take(self, content: Sequence[ContentPart]) -> None:
+        self._end_run()
         self._shown.extend(content)
         for part in content:
             if isinstance(part, (Text, Thought)) and part.text:
                 self._text.setdefault(part.type, []).append(part.text)
                 self._length[part.type] = self._length.get(part.type, 0) + len(part.text)
+
+    def _end_run(self) -> None:
+        if self._run:
+            text = "".join(self._run)
+            self._shown.append(Thought(text=text) if self._run_kind == "thought" else Text(text=text))
+            self._run = []
 
     def _release(self) -> list[list[ContentPart]]:
         """Another delta came, so the one held back was no repeat."""
