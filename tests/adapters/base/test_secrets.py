@@ -72,6 +72,59 @@ async def test_a_secret_field_of_a_form_is_redacted_and_the_others_stay(reenter:
         assert leaks(session) == []
 
 
+PIN = {"type": "string", "format": "password", "writeOnly": True}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        pytest.param({"properties": {"a": {"anyOf": [PIN, {"type": "null"}]}}}, id="optional"),
+        pytest.param({"properties": {"a": {"$ref": "#/$defs/Pin"}}, "$defs": {"Pin": PIN}}, id="reference"),
+        pytest.param({"properties": {"a": {"$ref": "#Pin"}}, "$defs": {"Pin": {"$anchor": "Pin", **PIN}}}, id="anchor"),
+        pytest.param({"allOf": [{"properties": {"a": PIN}}]}, id="all_of"),
+        pytest.param({"if": True, "then": {"properties": {"a": PIN}}}, id="condition"),
+        pytest.param({"additionalProperties": PIN}, id="any_key"),
+        pytest.param({"patternProperties": {"^a$": PIN}}, id="key_by_pattern"),
+    ],
+)
+async def test_a_secret_field_is_redacted_however_its_schema_is_written(schema: dict[str, Any]) -> None:
+    async def work(ctx: RunContext) -> None:
+        await ctx.elicit("clarification", "?", schema={"type": "object", **schema})
+
+    async with session_of(work) as session:
+        await say(session)
+        await read(session.stream(accept(session.pending[0].request_id, {"a": KEY})))
+        (response,) = only(session.record, ElicitationResponse)
+        assert response.content == {"a": "[redacted]"}
+
+
+async def test_a_secret_item_of_a_list_is_redacted_and_the_others_stay() -> None:
+    schema = {"type": "object", "properties": {"pair": {"prefixItems": [{"type": "string"}, PIN], "items": False}}}
+
+    async def work(ctx: RunContext) -> None:
+        await ctx.elicit("clarification", "?", schema=schema)
+
+    async with session_of(work) as session:
+        await say(session)
+        await read(session.stream(accept(session.pending[0].request_id, {"pair": ["me", KEY]})))
+        (response,) = only(session.record, ElicitationResponse)
+        assert response.content == {"pair": ["me", "[redacted]"]}
+
+
+async def test_a_receipt_that_refuses_a_secret_does_not_repeat_it() -> None:
+    schema = {"type": "object", "properties": {"pin": {"minLength": 99, **PIN}}}
+
+    async def work(ctx: RunContext) -> None:
+        await ctx.elicit("clarification", "?", schema=schema)
+
+    async with session_of(work) as session:
+        await say(session)
+        (receipt,) = await session.respond(accept(session.pending[0].request_id, {"pin": KEY}))
+        assert (receipt.status, receipt.rule) == ("invalid", "HITL-08")
+        assert "/pin" in receipt.reason
+        assert KEY not in receipt.reason
+
+
 async def test_a_secret_that_came_between_streams_is_recorded_when_the_run_takes_it(reenter: bool) -> None:
     async with session_of(ScriptedExecutor(login([]), reenter=reenter)) as session:
         await say(session)

@@ -10,13 +10,14 @@ recorded, redacted, only then: a process that dies before has the request waitin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from agentsession.adapters.base._answering import answer_events, has_secret, recorded_answer
 from agentsession.adapters.base._run import Run
 from agentsession.protocol import (
     Answer,
+    AnswerCheck,
     ElicitationAnswer,
     ElicitationRequest,
     ElicitationResponse,
@@ -25,6 +26,7 @@ from agentsession.protocol import (
     ToolProgress,
     ToolResponse,
     check_schema,
+    find_problem,
 )
 
 if TYPE_CHECKING:
@@ -86,7 +88,7 @@ class AnswerBook:
                     )
                 )
                 continue
-            receipt = self._machine.check_answer(answer, check_schema)
+            receipt = self._machine.check_answer(answer, self._check_of(request_id))
             if receipt.ok:
                 receipt = (
                     self._session.executor.check_answer(self._session, self._machine.requests[request_id], answer)
@@ -96,6 +98,10 @@ class AnswerBook:
                 answered.add(request_id)
             receipts.append(receipt)
         return receipts
+
+    def _check_of(self, request_id: str) -> AnswerCheck:
+        request = self._machine.requests.get(request_id)
+        return _check_quietly if request is not None and has_secret(request) else check_schema
 
     def keep(self, answer: Answer) -> None:
         """Record an answer that was found good; hold a secret one back until the executor takes it."""
@@ -149,3 +155,9 @@ class AnswerBook:
                     run.kept[request_id] = answer
                 return
         raise ProtocolViolation("TOOL-02", f"a wait for {request_id}, which was not requested", fix="emit it first")
+
+
+def _check_quietly(schema: Mapping[str, Any], value: Any) -> str | None:
+    """``check_schema`` without the value in its words: receipts are logged and shown. Rule: SEC-01."""
+    problem = find_problem(schema, value)
+    return None if problem is None else f"{problem.pointer}: it does not satisfy the question's schema"
