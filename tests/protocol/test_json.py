@@ -13,6 +13,7 @@ import json
 import pathlib
 import types
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 import pydantic
@@ -327,3 +328,12 @@ def test_arguments_that_json_cannot_say_have_no_digest() -> None:
     with pytest.raises(JsonError):
         args_digest({"a": {1}})
     assert args_digest({"a": "\ud800"}) == args_digest({"a": "�"})
+
+
+@pytest.mark.rule("WIRE-01")
+@pytest.mark.parametrize("convert", [check_json, to_json])
+def test_an_integer_that_could_not_be_written_is_refused_with_its_path(convert: Callable[[Any], Any]) -> None:
+    assert convert({"n": [10**4300 - 1]}) == {"n": [10**4300 - 1]}
+    with pytest.raises(JsonError, match="4300 digits") as caught:
+        convert({"n": [-(10**4300)]})
+    assert caught.value.path == "/n/0"

@@ -31,7 +31,7 @@ from agentsession.protocol._events import (
     ToolResponse,
     ToolUpdate,
 )
-from agentsession.protocol._json import args_digest
+from agentsession.protocol._json import args_digest, check_json
 from agentsession.protocol._rules import RULES
 from agentsession.protocol._session import SessionState
 from agentsession.protocol._snapshot import OpenAgent
@@ -256,7 +256,8 @@ class EventRules:
                 status="in_flight" if event.needs == "none" else "waiting",
                 thread_id=event.thread_id,
                 agent_id=event.agent_id,
-                args=event.args,
+                # A copy: who reads the event may change it in place; what is decided on must stay what was asked.
+                args=check_json(event.args),
             )
 
         return apply
@@ -279,7 +280,7 @@ class EventRules:
                 status="waiting",
                 thread_id=event.thread_id,
                 agent_id=event.agent_id,
-                requested_schema=event.requested_schema,
+                requested_schema=check_json(event.requested_schema),
                 tool_request_id=linked,
             )
             if linked is not None and event.kind == "tool_confirmation":

@@ -8,7 +8,8 @@ Three stated rules, so that nothing fails later and far away (docs/decisions/000
 
 1. Text is *repaired*: two halves of a surrogate pair that meet are joined, a lone half becomes U+FFFD. NUL and every
    other character stay.
-2. A field that holds JSON *refuses* what JSON cannot say (NaN, infinities, bytes, sets, objects), naming the path.
+2. A field that holds JSON *refuses* what JSON cannot say (NaN, infinities, bytes, sets, objects) or nobody could read
+   (nesting beyond 200 levels, integers beyond 4300 digits), naming the path.
 3. :func:`to_json` *converts* what a tool in Python may return, by the table in its docstring, and refuses the rest.
 """
 
@@ -33,6 +34,9 @@ __all__ = ["JsonError", "args_digest", "check_json", "dumps", "repair_text", "to
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _MAX_DEPTH = 200
 """Nesting beyond this is refused: the JSON parsers of common languages stop between 128 and 1000 levels."""
+
+_INT_BOUND = 10**4300
+"""Integers from here on are refused: Python neither writes nor reads more digits, so none could be stored."""
 
 
 class JsonError(ValueError):
@@ -64,8 +68,12 @@ def _check(value: Any, path: str, depth: int) -> Any:
     kind = type(value)
     if kind is str:
         return repair_text(value)
-    if value is None or kind is bool or kind is int:
+    if value is None or kind is bool:
         return value
+    if kind is int:
+        if -_INT_BOUND < value < _INT_BOUND:
+            return value
+        raise JsonError(path, "an integer of more than 4300 digits", "a smaller number, or its digits as text")
     if kind is float:
         if math.isfinite(value):
             return value
@@ -121,7 +129,7 @@ def _convert(value: Any, path: str, depth: int, seen: tuple[int, ...]) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):
-        return int(value)
+        return _check(int(value), path, depth)
     if isinstance(value, float):
         if math.isfinite(value):
             return float(value)

@@ -261,6 +261,31 @@ async def test_a_grant_with_edited_arguments_runs_once_with_those(reenter: bool)
         assert runs == [{"n": 2}]
 
 
+@pytest.mark.rule("HITL-04")
+async def test_arguments_that_a_host_edits_in_place_are_recorded_as_edited(reenter: bool) -> None:
+    runs: list[dict[str, Any]] = []
+    async with session_of(ScriptedExecutor(three(runs), reenter=reenter)) as session:
+        await say(session)
+        args = next(request.args for request in session.pending if request.request_id == "b")
+        args["n"] = 2
+        events = await read(session.stream([grant("b", args), result("a", 1), result("c", 1)]))
+        (decision,) = only(events, ToolDecision)
+        assert decision.args == {"n": 2}
+        assert runs == [{"n": 2}]
+
+
+@pytest.mark.rule("HITL-04")
+async def test_arguments_that_a_reader_changes_in_place_are_not_what_is_run() -> None:
+    runs: list[dict[str, Any]] = []
+    with anyio.fail_after(5):
+        async with ScriptedExecutor(three(runs)) as executor:
+            session = await executor.open()
+            await say(session)
+            next(request for request in session.pending if request.request_id == "b").args["n"] = 2  # type: ignore[union-attr, index]
+            await read(session.stream([grant("b"), result("a", 1), result("c", 1)]))
+            assert runs == [{"n": 1}]
+
+
 @pytest.mark.rule("TOOL-04")
 async def test_edited_arguments_that_do_not_fit_the_tools_schema_are_invalid() -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}

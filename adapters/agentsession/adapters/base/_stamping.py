@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from agentsession.protocol import Event, Message, Text, Thought
+from agentsession.protocol import Event, Message, Text, Thought, check_json
 
 __all__ = ["delta", "delta_template", "restamp", "stamp"]
 
@@ -45,6 +45,9 @@ def stamp(
     fields["agent_id"] = agent_id
     fields["thread_id"] = thread_id
     fields["source"] = source
+    if "args" in fields:
+        # The record's own copy: a tool that changes its arguments while it works must not change what was asked.
+        fields["args"] = check_json(fields["args"])
     return _build(type(event), fields, event.model_fields_set | _STAMPS, event.model_extra)
 
 
