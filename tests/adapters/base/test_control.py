@@ -11,7 +11,7 @@ import pytest
 from tests.adapters.sessions import Puppet, check, end_of, kinds, only, read, say, session_of, texts, tool
 
 from agentsession.adapters.base import BaseSession, RunContext, RunResult
-from agentsession.adapters.scripted import Ask, Call, Calls, Deltas, Parallel, Say, ScriptedExecutor, Step
+from agentsession.adapters.scripted import Ask, Call, Calls, Delay, Deltas, Parallel, Say, ScriptedExecutor, Step
 from agentsession.protocol import (
     AbortTimeout,
     AgentSessionError,
@@ -19,8 +19,10 @@ from agentsession.protocol import (
     Error,
     ExecutionOptions,
     InvalidInput,
+    MemoryRecordStore,
     Message,
     RunEnded,
+    SessionClosed,
     SessionConfig,
     SessionUpdate,
     SteerData,
@@ -274,6 +276,41 @@ async def test_closing_a_session_whose_executor_does_not_end_still_closes_it() -
             await session.aclose()
             assert session.state == "closed"
             executor.released.set()
+
+
+class Lingering(Puppet):
+    """Its run asks, and takes until ``leave`` is set to exit once it was told to."""
+
+    def __init__(self, **base: Any) -> None:
+        super().__init__(self.linger, resume=True, **base)
+        self.told, self.leave = anyio.Event(), anyio.Event()
+
+    async def linger(self, ctx: RunContext) -> None:
+        try:
+            await ctx.request(tool())
+        finally:
+            self.told.set()
+            with anyio.CancelScope(shield=True):
+                await self.leave.wait()
+
+
+@pytest.mark.rule("LIFE-13")
+async def test_nothing_begins_while_the_session_is_being_closed() -> None:
+    store = MemoryRecordStore()
+    with anyio.fail_after(5):
+        async with Lingering(store=store) as executor:
+            session = await executor.open()
+            await say(session)
+            async with anyio.create_task_group() as group:
+                group.start_soon(session.aclose)
+                await executor.told.wait()
+                with pytest.raises(SessionClosed, match="being closed"):
+                    session.stream(result("look", 1))
+                with pytest.raises(SessionClosed):
+                    await session.steer("wait")
+                executor.leave.set()
+            loaded = await executor.load(session.session_id)
+            assert [request.request_id for request in loaded.pending] == ["look"]
 
 
 @pytest.mark.rule("CTL-05")
@@ -591,6 +628,40 @@ async def test_a_deadline_that_is_no_moment_is_refused_and_nothing_starts(deadli
         with pytest.raises(InvalidInput):
             session.stream("go", ExecutionOptions(deadline=deadline))
         assert session.state == "new"
+
+
+@pytest.mark.rule("CTL-08")
+async def test_a_turn_that_is_continued_may_be_given_a_deadline(reenter: bool) -> None:
+    script: list[list[Step]] = [[Call("a", id="a"), Delay(until=anyio.sleep_forever)]]
+    async with session_of(ScriptedExecutor(script, reenter=reenter, now=lambda: 1_000_000)) as session:
+        await say(session)
+        events = await read(session.stream(result("a", 1), ExecutionOptions(deadline=iso(999_000))))
+        assert end_of(events).reason == "deadline"
+
+
+async def test_a_continuation_with_a_deadline_that_is_no_moment_opens_nothing() -> None:
+    async with session_of(ScriptedExecutor(asking())) as session:
+        await say(session)
+        with pytest.raises(InvalidInput):
+            session.stream(result("a", 1), ExecutionOptions(deadline="soon"))
+        assert [request.request_id for request in session.pending] == ["a", "b"]
+
+
+async def test_a_later_deadline_replaces_the_one_before(reenter: bool) -> None:
+    script: list[list[Step]] = [[Call("a", id="a"), Call("b", id="b")]]
+    clock = itertools.count(1_000_000)
+    async with session_of(ScriptedExecutor(script, reenter=reenter, now=lambda: next(clock))) as session:
+        await read(session.stream("go", ExecutionOptions(deadline="2999-01-01T00:00:00Z")))
+        first = await read(session.stream(result("a", 1), ExecutionOptions(deadline=iso(1_000_060))))
+        async with session.events(first[-1].seq, follow=True) as reader:
+            assert (await until(reader, StreamEnd)).data == {"cause": "deadline"}
+
+
+async def test_a_session_that_is_closed_while_it_waits_leaves_no_watcher() -> None:
+    async with session_of(ScriptedExecutor(asking(), reenter=True)) as session:
+        await read(session.stream("go", ExecutionOptions(deadline="2999-01-01T00:00:00Z")))
+        await session.aclose()
+        assert session.ending._deadline is None
 
 
 @pytest.mark.rule("HITL-11")

@@ -25,6 +25,7 @@ from tests.adapters.sessions import (
 from agentsession.adapters.base import BaseSession, RunContext
 from agentsession.adapters.scripted import Ask, Call, Calls, Deltas, Parallel, Say, ScriptedExecutor, Step
 from agentsession.protocol import (
+    AbortTimeout,
     ConfigurationError,
     ConnectionLost,
     CursorGone,
@@ -717,3 +718,79 @@ async def test_a_session_without_a_store_works_the_same() -> None:
     async with session_of(ScriptedExecutor(script())) as session:
         await say(session)
         await session.stored()
+
+
+class GatedStore(MemoryRecordStore):
+    """From ``gate`` on, an append waits until it is set; ``calls`` tells the order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate: anyio.Event | None = None
+        self.held = anyio.Event()
+        self.calls: list[str] = []
+
+    async def append(self, key: RecordKey, events: Sequence[Event], *, reserved_seq: int) -> None:
+        if self.gate is not None:
+            self.held.set()
+            await self.gate.wait()
+        self.calls.append("append")
+        await super().append(key, events, reserved_seq=reserved_seq)
+
+    async def unlock(self, key: RecordKey, owner: str) -> None:
+        self.calls.append("unlock")
+        await super().unlock(key, owner)
+
+
+@pytest.mark.rule("PER-02")
+async def test_a_session_that_was_stopped_gives_its_record_back_after_its_last_write() -> None:
+    store, leave = GatedStore(), anyio.Event()
+
+    async def work(ctx: RunContext) -> None:
+        store.gate = anyio.Event()
+        await ctx.emit(tool(needs="none"))
+        with anyio.CancelScope(shield=True):
+            await leave.wait()
+
+    with anyio.fail_after(5):
+        async with Puppet(work, store=store, grace_s=0.05) as executor:
+            session = await executor.open()
+            session.stream("go")
+            await store.held.wait()
+            async with anyio.create_task_group() as group:
+
+                async def abort() -> None:
+                    with pytest.raises(AbortTimeout):
+                        await session.abort()
+
+                group.start_soon(abort)
+                async with session.events(follow=True) as reader:
+                    with pytest.raises(ConnectionLost):
+                        [event async for event in reader]
+                assert store.gate is not None
+                store.gate.set()
+            assert store.calls[-1] == "unlock"
+            leave.set()
+
+
+@pytest.mark.rule("PER-02")
+async def test_a_record_whose_store_does_not_answer_stays_locked() -> None:
+    store, leave = GatedStore(), anyio.Event()
+
+    async def work(ctx: RunContext) -> None:
+        store.gate = anyio.Event()
+        await ctx.emit(tool(needs="none"))
+        with anyio.CancelScope(shield=True):
+            await leave.wait()
+
+    with anyio.fail_after(5):
+        async with Puppet(work, store=store, grace_s=0.05) as executor:
+            session = await executor.open()
+            session.stream("go")
+            await store.held.wait()
+            with pytest.raises(AbortTimeout):
+                await session.abort()
+            with pytest.raises(SessionBusy):
+                await executor.load(session.session_id)
+            leave.set()
+            assert store.gate is not None
+            store.gate.set()

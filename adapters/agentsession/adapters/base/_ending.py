@@ -169,7 +169,7 @@ class Ending:
             if machine.steers:
                 data = {**(data or {}), "undelivered": list(machine.steers)}
             turns.steers.clear()
-            self._forget_deadline()
+            self.forget_deadline()
         recorder.record(StreamEnd(reason=reason, pending=pending, data=dict(data) if data else None, source="host"))
 
     def _waiting_data(self, run: Run | None) -> dict[str, Any] | None:
@@ -316,7 +316,7 @@ class Ending:
         if self._machine.state == "closed":
             return
         self._machine.abandon()
-        self._forget_deadline()
+        self.forget_deadline()
         self._recorder.log.close(failure)
         self.mute(self._session.turns.run)
 
@@ -339,20 +339,20 @@ class Ending:
         return int(moment.timestamp() * 1000)
 
     def watch_deadline(self, turn_id: str, deadline_ms: int | None) -> None:
-        """End the turn when its deadline comes, whether it runs or waits."""
-        if deadline_ms is not None:
-            self._executor.task_group.start_soon(
-                self._watch, turn_id, deadline_ms, name=f"agentsession deadline {turn_id}"
-            )
+        """End the turn when its deadline comes, whether it runs or waits. A later call for the turn replaces it."""
+        if deadline_ms is None or self._machine.turn_id != turn_id:
+            return
+        self.forget_deadline()
+        scope = self._deadline = anyio.CancelScope()
+        self._executor.task_group.start_soon(
+            self._watch, turn_id, deadline_ms, scope, name=f"agentsession deadline {turn_id}"
+        )
 
-    async def _watch(self, turn_id: str, deadline_ms: int) -> None:
+    async def _watch(self, turn_id: str, deadline_ms: int, scope: anyio.CancelScope) -> None:
         now: Callable[[], int] = self._executor.now or _now_ms
-        with anyio.CancelScope() as scope:
-            if self._machine.turn_id != turn_id:
-                return
-            self._deadline = scope
+        with scope:
             await anyio.sleep(max(0, deadline_ms - now()) / 1000)
-        if scope.cancelled_caught or self._machine.turn_id != turn_id:
+        if scope.cancel_called or self._machine.turn_id != turn_id:
             return
         self._deadline = None
         run = self._session.turns.run
@@ -365,7 +365,8 @@ class Ending:
         except AbortTimeout:
             await self._session.release()
 
-    def _forget_deadline(self) -> None:
+    def forget_deadline(self) -> None:
+        """The turn has ended, or the session: nobody waits for its deadline any more."""
         scope, self._deadline = self._deadline, None
         if scope is not None:
             scope.cancel()

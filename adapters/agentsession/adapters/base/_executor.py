@@ -216,11 +216,13 @@ class BaseExecutor:
         failures: list[Exception] = []
         try:
             with anyio.CancelScope(shield=True):
-                for session in list(self._sessions.values()):
+                while self._sessions:  # one may be opened while another is closed
+                    session = next(iter(self._sessions.values()))
                     try:
                         await session.aclose()
                     except Exception as failure:  # noqa: BLE001 - raised below; the others must be closed first
                         failures.append(failure)
+                    self.forget(session)
         finally:
             group.cancel_scope.cancel()
             # The reason of leaving is not handed on: the group has no children that failed, and must not wrap it.

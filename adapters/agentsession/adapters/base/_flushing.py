@@ -47,6 +47,7 @@ class Flusher:
         self._queue: list[Event] = []
         self._reserved = 0
         self._writing = False
+        self._written: anyio.Event | None = None
         self.failure: AgentSessionError | None = None
 
     def loaded(self, reserved_seq: int) -> None:
@@ -99,6 +100,9 @@ class Flusher:
             self._on_failure(self.failure)
         finally:
             self._writing = False
+            written, self._written = self._written, None
+            if written is not None:
+                written.set()
 
     def _count_through(self, last: Event) -> int:
         events = self._log.events
@@ -115,3 +119,15 @@ class Flusher:
             if self.failure is not None:
                 raise self.failure
             await log.changed()
+
+    async def idle(self) -> None:
+        """Wait until no write is under way, however it ends: what is handed to the store now is still ours to keep."""
+        while self._writing:
+            if self._written is None:
+                self._written = anyio.Event()
+            await self._written.wait()
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether a write is under way."""
+        return self._writing

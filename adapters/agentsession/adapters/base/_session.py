@@ -74,6 +74,7 @@ class BaseSession:
         self._owner = owner
         self._hooked = False
         self._released = False
+        self._closing = False
         self.recorder = Recorder(
             key,
             options.host,
@@ -150,6 +151,7 @@ class BaseSession:
         options: ExecutionOptions | None = None,
     ) -> LogStream:
         """Start a turn with a message, or continue the waiting one (see ``AgentSession.stream``)."""
+        self._check_not_closing()
         if isinstance(input, str):
             return self.turns.start(MessageInput(content=as_content(input)), options)
         if isinstance(input, MessageInput):
@@ -168,8 +170,7 @@ class BaseSession:
     async def steer(self, data: Content | SteerData) -> Receipt:
         """Queue something for the agent to read before its next model call (see ``AgentSession.steer``)."""
         self._require("steering")
-        if self.state == "closed":
-            self.machine.check_call("steer")
+        self._check_not_closing()
         steer = data if isinstance(data, SteerData) else SteerData(message=as_content(data))
         if steer.action is not None:
             return Receipt(status="rejected", reason=f"this executor has no action {steer.action!r}")
@@ -241,6 +242,15 @@ class BaseSession:
         """Read the record after a cursor (see ``AgentSession.events``)."""
         return self.recorder.reader(after, follow, types, stream_id, thread_id)
 
+    def _check_not_closing(self) -> None:
+        """Closing waits for the executor and for the store: what began meanwhile would be cut off in the middle."""
+        if self._closing or self.state == "closed":
+            raise SessionClosed(
+                "the session is closed" if self.state == "closed" else "the session is being closed",
+                where=f"session {self.session_id}",
+                fix="load it, or open another one",
+            )
+
     def _require(self, capability: str) -> None:
         if not self.descriptor.supports(capability):
             raise Unimplemented(
@@ -252,6 +262,7 @@ class BaseSession:
 
     async def aclose(self) -> None:
         """Close from any task of the loop (see ``AgentSession.aclose``)."""
+        self._closing = True
         with anyio.CancelScope(shield=True):
             try:
                 if self.state != "closed":
@@ -262,6 +273,7 @@ class BaseSession:
             finally:
                 if self.state != "closed":
                     self.machine.abandon()
+                self.ending.forget_deadline()
                 if not self.recorder.log.closed:
                     self.recorder.log.close()
                 await self.release()
@@ -288,17 +300,29 @@ class BaseSession:
             return
         self._released = True
         self.executor.forget(self)
+        # Shielded: a caller that is cancelled in here would leave the record locked for the life of the process.
+        with anyio.CancelScope(shield=True):
+            try:
+                if self._hooked:
+                    await self.executor.on_close(self)
+            finally:
+                if self._store is not None:
+                    await self._unlock(self._store)
+
+    async def _unlock(self, store: RecordStore) -> None:
+        flusher = self.recorder.flusher
+        # Whoever takes the lock reads the record: a write of ours that came after would not be in what it read.
+        with anyio.move_on_after(self.executor.grace_s):
+            await flusher.idle()
+        if flusher.is_writing:
+            _logger.error("session %s: its store does not answer; the record stays locked", self.session_id)
+            return
         try:
-            if self._hooked:
-                await self.executor.on_close(self)
-        finally:
-            if self._store is not None:
-                try:
-                    await self._store.unlock(self.recorder.key, self._owner)
-                except Exception:
-                    if self.recorder.flusher.failure is None:
-                        raise
-                    _logger.exception("session %s: its record could not be unlocked", self.session_id)
+            await store.unlock(self.recorder.key, self._owner)
+        except Exception:
+            if flusher.failure is None:
+                raise
+            _logger.exception("session %s: its record could not be unlocked", self.session_id)
 
     async def __aenter__(self) -> Self:
         return self

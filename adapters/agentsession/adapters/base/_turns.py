@@ -145,6 +145,7 @@ class Turns:
                 expected=f"answers to {', '.join(self._answers.pending_ids())}",
                 fix="answer with respond() or stream(answers), or abort()",
             )
+        deadline_ms = None if options is None else self._session.ending.deadline_of(options)
         after = recorder.seq
         stream_id, turn_id = recorder.begin_stream(cast(str, machine.turn_id))
         for answer, receipt in zip(answers, receipts, strict=True):
@@ -155,6 +156,7 @@ class Turns:
             self._enter_again(run, turn_id, options)
         else:
             self._wake(run, options)
+        self._session.ending.watch_deadline(turn_id, deadline_ms)
         return recorder.stream_reader(stream_id, turn_id, after, receipts)
 
     def _check_none_opening(self) -> None:
