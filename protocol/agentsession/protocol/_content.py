@@ -1,7 +1,7 @@
 """Content parts: what a message, a tool's result or an update is made of.
 
 Not for: converting a provider's parts (adapters do that). Rules carried: WIRE-01, WIRE-02.
-May import: ``_base``.
+May import: ``_base``, ``_errors``.
 
 The set is open. A part whose ``type`` is not one of :data:`CONTENT_TYPES` is an :class:`UnknownPart` and is kept as it
 came; a part of a known type with a malformed payload is invalid, never "unknown".
@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Discriminator, Tag, field_validator
 
 from agentsession.protocol._base import Id, Int, Json, JsonFieldsModel, JsonObject, Model, Str, optional
+from agentsession.protocol._errors import InvalidInput
 
 __all__ = [
     "CONTENT_CLASSES",
@@ -195,14 +196,20 @@ Content = str | ContentPart | Sequence[ContentPart]
 
 
 def as_content(content: Content | None) -> list[ContentPart]:
-    """Normalise text, a part or parts to a list of parts; empty text and ``None`` become an empty list."""
+    """Normalise text, a part or parts to a list of parts; empty text and ``None`` become an empty list.
+
+    Raises :class:`InvalidInput` for what is neither.
+    """
     if content is None or content == "":
         return []
     if isinstance(content, str):
         return [Text(text=content)]
     if isinstance(content, Model):
         return [content]
-    return list(content)
+    given: Any = content
+    if isinstance(given, (bytes, bytearray, Mapping)) or not isinstance(given, Iterable):
+        raise InvalidInput("content of the wrong type", got=type(given).__name__, expected="text, a part, or parts")
+    return list(given)
 
 
 def merge_parts(parts: Iterable[ContentPart]) -> list[ContentPart]:

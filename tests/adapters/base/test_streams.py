@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import logging
 from collections.abc import AsyncIterator
+from typing import Any, cast
 
 import anyio
 import pytest
-from tests.adapters.sessions import check, end_of, kinds, only, read, say, session_of, texts, tool
+from tests.adapters.sessions import Work, check, end_of, kinds, only, read, say, session_of, texts, tool
 
 from agentsession.adapters.base import BaseExecutor, RunContext, RunResult
 from agentsession.protocol import (
@@ -31,6 +33,8 @@ from agentsession.protocol import (
     Text,
     Thought,
     ToolRequest,
+    dump_event,
+    parse_event,
     result,
 )
 
@@ -445,6 +449,139 @@ async def test_input_that_cannot_be_taken_starts_nothing() -> None:
         with pytest.raises(InvalidInput):
             session.stream(MessageInput(content="two", message_id="mine"))  # type: ignore[arg-type]  # text is taken
         assert session.state == "idle"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param(lambda session: session.stream(5), id="stream"),
+        pytest.param(lambda session: session.stream({"kind": "message"}), id="stream_of_json"),
+        pytest.param(lambda session: session.stream([MessageInput(content=[])]), id="stream_of_messages"),
+        pytest.param(lambda session: session.stream("go", {"model": "x"}), id="options"),
+        pytest.param(lambda session: session.respond("yes"), id="respond"),
+        pytest.param(lambda session: session.steer(5), id="steer"),
+        pytest.param(lambda session: session.update({"title": "x"}), id="update"),
+        pytest.param(lambda session: session.abort(ValueError("x")), id="abort"),
+        pytest.param(lambda session: session.events(types="message"), id="one_type"),
+        pytest.param(lambda session: session.events("3"), id="cursor"),
+        pytest.param(lambda session: session.executor.open({"user_id": "x"}), id="open"),
+    ],
+)
+async def test_an_argument_of_the_wrong_type_is_refused_in_words_and_changes_nothing(call: Any) -> None:
+    async def work(ctx: RunContext) -> None:
+        await ctx.request(tool())
+
+    async with session_of(work) as session:
+        await say(session)
+        before = list(session.record)
+
+        async def make() -> None:
+            made = call(session)
+            if inspect.isawaitable(made):
+                await made
+
+        with pytest.raises(InvalidInput) as refused:
+            await make()
+        assert refused.value.got
+        assert refused.value.fix or refused.value.expected
+        assert session.record == before
+        assert session.state == "input_required"
+
+
+async def returns_text(ctx: RunContext) -> Any:
+    return "done"
+
+
+async def emits_text(ctx: RunContext) -> None:
+    await ctx.emit("hello")  # type: ignore[type-var]  # what a caller without types may do
+
+
+async def says_bytes(ctx: RunContext) -> None:
+    async with ctx.message() as message:
+        await message.text(b"hello")  # type: ignore[arg-type]  # what a caller without types may do
+
+
+async def names_a_message_badly(ctx: RunContext) -> None:
+    async with ctx.message(message_id="m" * 513) as message:
+        await message.text("hello")
+
+
+async def names_threads_too_long(ctx: RunContext) -> None:
+    async def nothing(child: RunContext) -> None: ...
+
+    async def nested(child: RunContext) -> None:
+        await child.parallel(("b" * 300, nothing))
+
+    await ctx.parallel(("a" * 300, nested))
+
+
+async def waits_for_nobody(ctx: RunContext) -> None:
+    await ctx.requests(tool(needs="none"))
+
+
+async def lists_steers(ctx: RunContext) -> RunResult:
+    return RunResult("completed", {"undelivered": [ctx.record[1].message_id]})  # type: ignore[attr-defined]  # a message
+
+
+@pytest.mark.rule("LIFE-09")
+@pytest.mark.parametrize(
+    "work",
+    [
+        returns_text,
+        emits_text,
+        says_bytes,
+        names_a_message_badly,
+        names_threads_too_long,
+        waits_for_nobody,
+        lists_steers,
+    ],
+)
+async def test_a_mistake_of_an_author_ends_the_stream_and_leaves_the_session_in_use(work: Work) -> None:
+    async with session_of(work) as session:
+        events = await say(session)
+        assert end_of(events).reason == "failed"
+        assert only(events, Error)[0].fatal
+        assert [parse_event(dump_event(event)) for event in events] == events
+        assert session.state == "idle"
+
+
+async def test_a_run_that_is_no_coroutine_is_told_so() -> None:
+    class Plain(BaseExecutor):
+        descriptor = AgentDescriptor(name="plain", executor="plain")
+
+        def run(self, ctx: RunContext) -> Any:
+            return None
+
+    async with session_of(Plain()) as session:
+        assert only(await say(session), Error)[0].message == "run() gave NoneType"
+
+
+@pytest.mark.rule("LIFE-09")
+@pytest.mark.parametrize("described", [Error(status="UNAVAILABLE", message="later"), "no event"])
+async def test_what_describe_error_returns_is_a_fatal_error_event(described: Any) -> None:
+    class Mild(BaseExecutor):
+        descriptor = AgentDescriptor(name="mild", executor="mild")
+
+        async def run(self, ctx: RunContext) -> None:
+            raise ValueError
+
+        def describe_error(self, error: BaseException) -> Error:
+            return cast(Error, described)
+
+    async with session_of(Mild()) as session:
+        events = await say(session)
+        assert kinds(events)[-3:] == ["error", "agent_end", "stream_end"]
+        assert only(events, Error)[0].fatal
+        assert session.state == "idle"
+
+
+async def test_an_executor_is_entered_once() -> None:
+    class Quiet(BaseExecutor):
+        descriptor = AgentDescriptor(name="quiet", executor="quiet")
+
+    async with Quiet() as executor:
+        with pytest.raises(ConfigurationError, match="running already"):
+            await executor.__aenter__()
 
 
 async def test_ids_that_the_host_chose_are_passed_over() -> None:

@@ -29,6 +29,7 @@ from agentsession.protocol import (
     ElicitationRequest,
     Event,
     ExecutionOptions,
+    InvalidInput,
     Message,
     MessageInput,
     RequestState,
@@ -270,6 +271,14 @@ class RunContext:
 
         The stream pauses when every context of the run waits. Rules: TOOL-06 to TOOL-08.
         """
+        for request in requests:
+            if isinstance(request, ToolRequest) and (request.partial or request.needs == "none"):
+                raise InvalidInput(
+                    f"a wait for {request.name} ({request.request_id}), which asks nobody",
+                    got="partial" if request.partial else "needs none",
+                    expected="a whole request that needs a result or a grant",
+                    fix="emit() it",
+                )
         ids: list[str] = []
         try:
             for request in requests:
@@ -349,7 +358,10 @@ class RunContext:
         async def one(child: RunContext, work: Callable[[RunContext], Awaitable[None]]) -> None:
             nonlocal working, held, failing
             try:
-                await child.emit(AgentStart(agent_id=child.agent_id, parent_thread_id=self.thread_id))
+                start = AgentStart(
+                    agent_id=child.agent_id, thread_id=child.thread_id, parent_thread_id=self.thread_id
+                )  # validated here: nested names may be too long for an id
+                await child.emit(start)
                 await work(child)
                 await child.attached()
                 turns.close_thread(run, child.thread_id, child.agent_id)

@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 
+from agentsession.adapters.base._arguments import need
 from agentsession.adapters.base._run import Outcome, Run
 from agentsession.adapters.base._settling import close_agents, close_messages, reopen_agents, settle_requests
+from agentsession.adapters.base._stamping import restamp
 from agentsession.protocol import (
     AbortTimeout,
     AgentEnd,
@@ -117,7 +119,11 @@ class Ending:
         if error is None:
             return Error(status="CANCELLED", message="the executor's work was cancelled from inside", fatal=True)
         try:
-            return self._executor.describe_error(error)
+            described = need(
+                self._executor.describe_error(error), Error, "result of describe_error", "return an Error event"
+            )
+            # What has left the run has ended it, whatever its author thinks of it: LIFE-09.
+            return described if described.fatal else restamp(described, fatal=True)
         except Exception:  # logged; the stream must be closed in any case
             _logger.exception("describe_error failed")
             return Error(status="INTERNAL", message=f"the executor failed with {type(error).__name__}", fatal=True)

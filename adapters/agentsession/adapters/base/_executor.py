@@ -24,7 +24,7 @@ import inspect
 import logging
 import os
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, ClassVar, Self
@@ -32,6 +32,7 @@ from typing import Any, ClassVar, Self
 import anyio
 from anyio.abc import TaskGroup
 
+from agentsession.adapters.base._arguments import need
 from agentsession.adapters.base._clock import Milliseconds
 from agentsession.adapters.base._context import RunContext
 from agentsession.adapters.base._run import Outcome, Run
@@ -81,13 +82,15 @@ class RunResult:
     """How a run that ended by itself ended, when it is not plainly completed.
 
     ``reason`` and ``data`` are those of ``StreamEnd``; ``data`` must be JSON. ``input_required`` cannot be chosen: a
-    stream ends so if and only if something is pending.
+    stream ends so if and only if something is pending. Nor can ``undelivered`` in ``data``, which the session lists.
     """
 
     __slots__ = ("data", "reason")
 
     def __init__(self, reason: str = "completed", data: dict[str, Any] | None = None) -> None:
         end = StreamEnd(reason=reason, data=data)  # raises here, where the author can see it
+        if "undelivered" in (end.data or ()):
+            raise InvalidInput("the session lists undelivered steers itself", fix="give it another name in the data")
         self.reason = end.reason
         self.data = end.data
 
@@ -204,6 +207,8 @@ class BaseExecutor:
         return self._group
 
     async def __aenter__(self) -> Self:
+        if self._group is not None:
+            raise ConfigurationError("the executor is running already", fix="enter it once, and open sessions in there")
         group = anyio.create_task_group()
         await group.__aenter__()
         self._group = group
@@ -275,9 +280,16 @@ class BaseExecutor:
         ctx = RunContext(session, run, working[-1] if working else self.descriptor.name)
         if not self.brackets_itself and run.message is not None:
             await ctx.emit(AgentStart(agent_id=self.descriptor.name))
-        made = self.run(ctx)
+        made: Any = self.run(ctx)
         if inspect.isawaitable(made):
-            return await made
+            result = await made
+            if result is None or isinstance(result, RunResult):
+                return result
+            raise InvalidInput(f"run() returned {type(result).__name__}", expected="RunResult, or nothing")
+        if not isinstance(made, AsyncIterable):
+            raise InvalidInput(
+                f"run() gave {type(made).__name__}", expected="a coroutine, or an async iterator of events"
+            )
         try:
             async for event in made:
                 await ctx.post_any(event)
@@ -299,7 +311,7 @@ class BaseExecutor:
     async def open(self, options: OpenOptions | None = None, *, store: RecordStore | None = None) -> BaseSession:
         """Start a session (see ``AgentExecutor.open``)."""
         self.task_group  # noqa: B018  # raises when the executor is not entered
-        options = options or OpenOptions()
+        options = need(options or OpenOptions(), OpenOptions, "options argument", "pass OpenOptions(...)")
         self._check_tools(options)
         key = self._key(options.session_id or f"s-{secrets.token_hex(8)}", options.user_id)
         if key in self._sessions:
@@ -355,7 +367,7 @@ class BaseExecutor:
     ) -> BaseSession:
         """Open a stored session (see ``AgentExecutor.load``). Rules: PER-01, PER-04."""
         self._require("load")
-        options = options or OpenOptions()
+        options = need(options or OpenOptions(), OpenOptions, "options argument", "pass OpenOptions(...)")
         self._check_tools(options)
         kept = self._store_or_raise(store)
         key = self._key(session_id, options.user_id)
@@ -407,7 +419,7 @@ class BaseExecutor:
     ) -> BaseSession:
         """Copy the record up to seq ``at`` under a new id; what is pending there is settled in the fork. PER-05."""
         self._require("fork")
-        options = options or OpenOptions()
+        options = need(options or OpenOptions(), OpenOptions, "options argument", "pass OpenOptions(...)")
         self._check_tools(options)
         kept = self._store_or_raise(store)
         source = self._key(session_id, options.user_id)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from agentsession.adapters.base._arguments import need
 from agentsession.adapters.base._stamping import restamp
 from agentsession.protocol import ContentPart, DeltaJoiner, Message, Text, Thought
 
@@ -62,6 +63,8 @@ class MessageWriter:
             self._emit("thought", shown)
 
     def _joined(self, kind: str, text: str) -> str:
+        if not isinstance(text, str):
+            need(text, str, "piece of a message", "say text, other parts with say()")  # type: ignore[unreachable]  # untyped
         joiner = self._joiners.get(kind)
         if joiner is None:
             joiner = self._joiners[kind] = DeltaJoiner()

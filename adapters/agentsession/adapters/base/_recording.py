@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 
 from anyio.abc import TaskGroup
 
+from agentsession.adapters.base._arguments import need
 from agentsession.adapters.base._clock import EventClock, Milliseconds
 from agentsession.adapters.base._flushing import Flusher
 from agentsession.adapters.base._log import EventLog
@@ -23,6 +24,7 @@ from agentsession.protocol import (
     ElicitationResponse,
     Event,
     HostCapabilities,
+    InvalidInput,
     Message,
     PendingRequest,
     Receipt,
@@ -223,8 +225,10 @@ class Recorder:
         stream_id: str | None,
         thread_id: str | None,
     ) -> LogReader:
-        """A reader from a cursor. Raises :class:`CursorGone` beyond the last seq. Rule: ORD-07."""
-        cursor = 0 if after is None else after
+        """A reader from a cursor. Raises :class:`CursorGone` beyond the last seq (ORD-07), :class:`InvalidInput`."""
+        cursor = need(0 if after is None else after, int, "cursor", "pass the seq of an event, or nothing")
+        if isinstance(types, str):
+            raise InvalidInput("types is one text", got=ascii(types[:40]), fix=f"pass a collection: [{types[:40]!r}]")
         if not 0 <= cursor <= self.seq:
             raise CursorGone(
                 f"cursor {cursor} is beyond the record",

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import anyio
 
+from agentsession.adapters.base._arguments import answers_of, need
 from agentsession.adapters.base._ending import Ending
 from agentsession.adapters.base._pending import AnswerBook
 from agentsession.adapters.base._readers import LogReader, LogStream
@@ -35,7 +36,6 @@ from agentsession.protocol import (
     Event,
     ExecutionOptions,
     MessageInput,
-    Model,
     OpenOptions,
     PendingRequest,
     Receipt,
@@ -152,18 +152,18 @@ class BaseSession:
     ) -> LogStream:
         """Start a turn with a message, or continue the waiting one (see ``AgentSession.stream``)."""
         self._check_not_closing()
+        if options is not None:
+            need(options, ExecutionOptions, "options argument", "pass ExecutionOptions(...)")
         if isinstance(input, str):
             return self.turns.start(MessageInput(content=as_content(input)), options)
         if isinstance(input, MessageInput):
             return self.turns.start(input, options)
-        if input is None:
-            return self.turns.go_on([], options)
-        return self.turns.go_on([input] if isinstance(input, Model) else list(input), options)
+        return self.turns.go_on([] if input is None else answers_of(input), options)
 
     async def respond(self, *answers: Answer) -> Sequence[Receipt]:
         """Answer pending requests in any state but closed (see ``AgentSession.respond``)."""
         self.machine.check_call("answer")
-        receipts = self.answers.respond(answers)
+        receipts = self.answers.respond(answers_of(answers))
         await self.stored()
         return receipts
 
@@ -181,6 +181,7 @@ class BaseSession:
     async def update(self, config: SessionConfig) -> Receipt:
         """Change model, mode, tools, title, state or config, wholly or not at all (see ``AgentSession.update``)."""
         self.machine.check_call("update")
+        need(config, SessionConfig, "update", "pass SessionConfig(...)")
         if self.state == "running" and not self.descriptor.supports("mid_turn_update"):
             return Receipt(status="rejected", rule="CTL-07", reason="this executor takes no update while it runs")
         reason = self.executor.check_update(self, config)
@@ -204,6 +205,8 @@ class BaseSession:
     async def abort(self, reason: str | None = None) -> AbortResult:
         """End the turn (see ``AgentSession.abort``)."""
         self._require("abort")
+        if reason is not None:
+            need(reason, str, "reason", "say it in words, such as str(error)")
         return await self._abort(reason or "abort")
 
     async def _abort(self, cause: str) -> AbortResult:

@@ -71,7 +71,6 @@ _PARTS: dict[str, tuple[Any, dict[str, Any]]] = {  # Any: pyright cannot make an
     "text": (Text, dict(Text(text="").__dict__)),
     "thought": (Thought, dict(Thought(text="").__dict__)),
 }
-_DELTA_FIELDS = Message(message_id="m", content=[], partial=True, index=0).__dict__
 _DELTA_GIVEN = set(_STAMPS | {"message_id", "role", "content", "partial", "index"})
 _PART_GIVEN = {"text"}
 _NO_EXTRA: dict[str, Any] = {}
@@ -86,17 +85,20 @@ def delta_template(
     agent_id: str | None,
     thread_id: str | None,
 ) -> dict[str, Any]:
-    """What all deltas of a message in a stream have in common, for :func:`delta`."""
-    return {
-        **_DELTA_FIELDS,
-        "message_id": message_id,
-        "role": role,
-        "session_id": session_id,
-        "stream_id": stream_id,
-        "turn_id": turn_id,
-        "agent_id": agent_id,
-        "thread_id": thread_id,
-    }
+    """What all deltas of a message in a stream have in common, for :func:`delta`. Validated here, once for all."""
+    first = Message(
+        message_id=message_id,
+        role=role,
+        content=[],
+        partial=True,
+        index=0,
+        session_id=session_id,
+        stream_id=stream_id,
+        turn_id=turn_id,
+        agent_id=agent_id,
+        thread_id=thread_id,
+    )
+    return dict(first.__dict__)
 
 
 def delta(template: dict[str, Any], kind: str, text: str, index: int, seq: int, timestamp: str) -> Message:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from agentsession.adapters.base._answering import recorded_answer
+from agentsession.adapters.base._arguments import need
 from agentsession.adapters.base._readers import LogStream
 from agentsession.adapters.base._run import Reply, Run
 from agentsession.protocol import (
@@ -276,15 +277,14 @@ class Turns:
         """Record what ``run`` emits, with the context's agent and thread where the event names none."""
         if run.muted or run is not self.run or run.attach is not None:
             self._check_open(run)
-        special = event.type in _SPECIAL
-        if special and isinstance(event, (StreamEnd, Initialize)):
-            raise ProtocolViolation(
-                "LIFE-05" if isinstance(event, StreamEnd) else "LIFE-03",
-                f"an executor emits {event.type}, which the session does",
-                where=f"turn {run.turn_id}",
-                fix="return from the run; a RunResult gives the reason",
-            )
-        made = self._recorder.record(event, agent_id, thread_id)
+        try:
+            special = event.type in _SPECIAL
+            if special:
+                self._check_emitted(run, event)
+            made = self._recorder.record(event, agent_id, thread_id)
+        except AttributeError:  # asked here and not before: it costs nothing as long as events are emitted
+            need(event, Event, "emitted value", "emit an event; say text with ctx.say()")
+            raise
         if special:
             if isinstance(made, ElicitationRequest):
                 self._answers.cancel_unsupported(made)
@@ -293,6 +293,17 @@ class Turns:
         if run.busy <= 0:
             self.pause_again(run)
         return made
+
+    @staticmethod
+    def _check_emitted(run: Run, event: Event) -> None:
+        """Refuse what only the session records."""
+        if isinstance(event, (StreamEnd, Initialize)):
+            raise ProtocolViolation(
+                "LIFE-05" if isinstance(event, StreamEnd) else "LIFE-03",
+                f"an executor emits {event.type}, which the session does",
+                where=f"turn {run.turn_id}",
+                fix="return from the run; a RunResult gives the reason",
+            )
 
     def record_delta(self, run: Run, template: dict[str, Any], kind: str, text: str, index: int) -> None:
         """What :meth:`record_for` does, for a delta."""
