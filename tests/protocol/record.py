@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -60,7 +61,7 @@ class Record:
 
     def refuse(self, rule: str, event: Event, **stamps: Any) -> ProtocolViolation:
         """Feed an event that must be refused with exactly this rule and change nothing."""
-        before, ids = self.machine.snapshot(), set(self.machine._ids)
+        before, ids = self.machine.snapshot(), copy.deepcopy(self.machine._ids)
         with pytest.raises(ProtocolViolation) as caught:
             self.machine.feed(self.stamp(event, **stamps))
         assert caught.value.rule == rule

@@ -5,10 +5,13 @@ Rules that show in receipts (TOOL-09, TOOL-10, TOOL-14, HITL-08, HITL-09) are al
 
 from __future__ import annotations
 
+import gc
+import types
 from typing import Any, cast
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from tests.protocol.record import (
     DESCRIPTOR,
     Record,
@@ -150,6 +153,41 @@ def test_an_event_id_that_was_used_is_refused_for_deltas_too() -> None:
     record = running().add(delta("m-1", "a"))
     record.refuse("ORD-02", Usage(), id="e1")
     record.refuse("ORD-02", delta("m-1", "b"), id="e4")
+
+
+@pytest.mark.rule("ORD-02")
+@given(st.lists(st.tuples(st.integers(1, 3), st.sampled_from(["own", "e", "e0", "x"]), st.integers(0, 30))))
+def test_an_id_is_refused_if_and_only_if_it_was_used(steps: list[tuple[int, str, int]]) -> None:
+    record = running()
+    used = {event.id for event in record.events}
+    for gap, form, number in steps:
+        seq = record.machine.seq + gap
+        name = f"e{seq}" if form == "own" else f"{form}{number}"
+        if name in used:
+            record.refuse("ORD-02", Usage(), id=name, seq=seq)
+        else:
+            record.add(Usage(), id=name, seq=seq)
+            used.add(name)
+
+
+def objects_of(root: object) -> int:
+    """How many objects can be reached from ``root``, leaving out classes and functions."""
+    seen: dict[int, object] = {}
+    waiting = [root]
+    while waiting:
+        item = waiting.pop()
+        if id(item) not in seen and not isinstance(item, (type, types.FunctionType, types.ModuleType)):
+            seen[id(item)] = item
+            waiting += gc.get_referents(item)
+    return len(seen)
+
+
+def test_what_is_kept_does_not_grow_with_the_deltas_of_a_session() -> None:
+    def kept(deltas: int) -> int:
+        record = running().add(*(delta("m-1", "a") for _ in range(deltas)), whole("m-1", "a" * deltas))
+        return objects_of(record.machine)
+
+    assert kept(2_000) == kept(2)
 
 
 # --- a stream and its turn -------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ names, and be unchanged. After every event a second machine, fed only what a sto
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -183,7 +184,7 @@ class MachineBesideModel(RuleBasedStateMachine):
     @rule()
     def try_every_wrong_step(self) -> None:
         for machine in self.machines():
-            before, ids = machine.snapshot(), set(machine._ids)
+            before, ids = machine.snapshot(), copy.deepcopy(machine._ids)
             for rule_id, event in wrong_steps(self.walk):
                 if rule_id == "ORD-02" and machine is self.twin:
                     continue  # a snapshot holds no ids of events

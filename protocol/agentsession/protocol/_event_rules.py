@@ -2,7 +2,7 @@
 
 Not for: the host's calls, snapshots, feeding (``_lifecycle.py`` builds ``SessionMachine`` on this).
 Rules carried: those of ``_rules.RULES`` that are marked ``machine`` and concern events.
-May import: the models, ``_answers``, ``_errors``, ``_rules``, ``_transitions``.
+May import: the models, ``_answers``, ``_errors``, ``_event_ids``, ``_rules``, ``_transitions``.
 
 One handler a type. A handler checks and raises, or returns the change that accepting the event makes; nothing is
 changed before every check has passed.
@@ -17,6 +17,7 @@ from typing import Any, Final, NoReturn, cast
 from agentsession.protocol._answers import CONFIRMATIONS, RequestState, contradicts_yes
 from agentsession.protocol._content import ContentPart, Text, Thought, text_by_type
 from agentsession.protocol._errors import Blame, ProtocolViolation
+from agentsession.protocol._event_ids import EventIds
 from agentsession.protocol._events import (
     AgentEnd,
     AgentStart,
@@ -107,7 +108,7 @@ class EventRules:
         self._talks: dict[str, Talk] = {}
         self._partial_requests: dict[str, None] = {}
         self._abandoned: set[str] = set()
-        self._ids: set[str] = set()
+        self._ids = EventIds()
         self._closed_messages: set[str] = set()
         self._known_steers: set[str] = set()
         self._resolved: set[str] = set()
@@ -450,7 +451,11 @@ class EventRules:
 def collect(texts: dict[str, list[str]], parts: Sequence[ContentPart]) -> None:
     for part in parts:
         if isinstance(part, _TEXTUAL):
-            texts.setdefault(part.type, []).append(part.text)
+            pieces = texts.get(part.type)
+            if pieces is None:
+                texts[part.type] = [part.text]
+            else:
+                pieces.append(part.text)
 
 
 def joined(texts: Mapping[str, list[str]]) -> dict[str, str]:

@@ -134,7 +134,7 @@ class SessionMachine(EventRules):
             self._refuse("LIFE-13", f"{kind} on a closed session", event)
         if event.seq <= self.seq:
             self._refuse("ORD-01", f"seq {event.seq} after {self.seq}", event)
-        if event.id in self._ids:
+        if self._ids.has(event.id, event.seq):
             self._refuse("ORD-02", f"event id {event.id} was used before", event)
         if self._initialized:
             if kind == "initialize":
@@ -154,7 +154,7 @@ class SessionMachine(EventRules):
         apply = handler(self, event) if handler is not None else None
         # Nothing below may raise: the event is accepted.
         self.seq = event.seq
-        self._ids.add(event.id)
+        self._ids.add(event.id, event.seq)
         if opens:
             self.state = TRANSITIONS[self.state]["open"]
             self.stream_id = event.stream_id
@@ -171,11 +171,11 @@ class SessionMachine(EventRules):
         fields = event.__dict__
         talk = self._talks.get(fields["message_id"])
         thread_id = fields["thread_id"]
+        seq = fields["seq"]
         if (
             talk is None
             or not fields["partial"]
-            or fields["seq"] <= self.seq
-            or fields["id"] in self._ids
+            or seq <= self.seq
             or fields["stream_id"] != self.stream_id
             or fields["turn_id"] != self.turn_id
             or thread_id != talk.thread_id
@@ -186,8 +186,14 @@ class SessionMachine(EventRules):
             or (fields["source"] == "agent" and thread_id not in self.agents)
         ):
             return False
-        self.seq = fields["seq"]
-        self._ids.add(fields["id"])
+        ids = self._ids
+        if seq == ids.next and fields["id"] == f"e{seq}" and not ids.others:
+            ids.next = seq + 1
+        elif ids.has(fields["id"], seq):
+            return False
+        else:
+            ids.add(fields["id"], seq)
+        self.seq = seq
         collect(talk.texts, fields["content"])
         return True
 
