@@ -308,8 +308,18 @@ async def test_a_line_that_is_no_event_is_refused_with_its_number() -> None:
         ReplayExecutor(lines[0] + "\nnot json")
 
 
-@pytest.mark.parametrize("source", ["", "  \n", "no/such/file.ndjson"])
-def test_nothing_to_replay(source: str) -> None:
+@pytest.mark.rule("WIRE-01")
+async def test_characters_that_end_a_line_elsewhere_end_none_in_a_record() -> None:
+    said = "a\u2028b\u2029c\x85d\x0be\x1cf"
+    async with session_of(ScriptedExecutor([[Say(said)]])) as session:
+        await say(session)
+        original = list(session.record)
+    assert read_record("\n".join(map(dump_event, original))) == original
+    assert read_record("\r\n".join(map(dump_event, original))) == original
+
+
+@pytest.mark.parametrize("source", ["", "  \n", "no/such/file.ndjson", "no\0name", [{"type": "message"}], []])
+def test_nothing_to_replay(source: Any) -> None:
     with pytest.raises(InvalidInput):
         ReplayExecutor(source)
 

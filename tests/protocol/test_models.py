@@ -109,6 +109,7 @@ PATH = {"type": "object", "properties": {"path": {"type": "string"}}, "required"
         ({"$ref": "#/$defs/none"}, {}, "/", "a document that is not here"),
         ({"$ref": "#"}, {}, "/", "the schema cannot be used"),
         ({"$schema": ["x"]}, {}, "/", "the schema cannot be used"),
+        ({"$schema": 5}, {}, "/", "the schema cannot be used"),
         ({"const": {1, 2}}, {}, "/", "the schema cannot be used"),
     ],
 )

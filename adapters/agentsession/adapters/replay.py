@@ -81,7 +81,7 @@ def read_record(source: RecordSource) -> list[Event]:
     Raises:
         SchemaError: a line is no event; it has ``line``.
         ProtocolViolation: an event breaks a rule; ``rule`` names it, ``where`` begins with its line.
-        InvalidInput: there is no such file, or no event in it.
+        InvalidInput: there is no such file, no event in it, or something that is no event.
     """
     machine = SessionMachine(blame="peer")
     events: list[Event] = []
@@ -106,11 +106,20 @@ def read_record(source: RecordSource) -> list[Event]:
 
 def _numbered(source: RecordSource) -> Iterator[tuple[int, Event]]:
     if isinstance(source, (str, Path)):
-        for line, text in enumerate(_text_of(source).splitlines(), start=1):
+        # Not splitlines(): JSON text may hold the other characters that it takes for the end of a line, such as U+2028.
+        for line, text in enumerate(_text_of(source).split("\n"), start=1):
             if text.strip():
                 yield line, parse_event(text.strip(), line=line)
     else:
-        yield from enumerate(source, start=1)
+        for number, event in enumerate(source, start=1):
+            if not isinstance(event, Event):
+                raise InvalidInput(
+                    f"item {number} of the record is no event",
+                    got=type(event).__name__,
+                    expected="Event objects, NDJSON text or a path",
+                    fix="read JSON objects with parse_event()",
+                )
+            yield number, event
 
 
 def _text_of(source: str | Path) -> str:
@@ -118,8 +127,8 @@ def _text_of(source: str | Path) -> str:
         return source
     try:
         return Path(source).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+    except (OSError, ValueError) as error:  # a ValueError: not UTF-8, or a name that no file can have
+        reason = error.strerror if isinstance(error, OSError) else type(error).__name__
         raise InvalidInput(
             "the record cannot be read", where=str(source), got=reason, fix="name another file"
         ) from error

@@ -52,7 +52,7 @@ def find_problem(schema: Mapping[str, Any], value: Any) -> SchemaProblem | None:
         return SchemaProblem("/", f"the schema itself is not valid: {error.message}")
     except referencing.exceptions.Unresolvable as error:  # the type that jsonschema raises is one of these
         return SchemaProblem("/", f"the schema refers to a document that is not here: {error}")
-    except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError, re.error) as error:
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, re.error) as error:
         return SchemaProblem("/", f"the schema cannot be used: {type(error).__name__}")
     if problem is None:
         return None
