@@ -794,3 +794,23 @@ async def test_a_record_whose_store_does_not_answer_stays_locked() -> None:
             leave.set()
             assert store.gate is not None
             store.gate.set()
+
+
+async def test_a_session_does_not_take_the_place_of_one_that_is_open_under_its_key() -> None:
+    async def work(ctx: RunContext) -> None: ...
+
+    with anyio.fail_after(5):
+        store = MemoryRecordStore()
+        async with Puppet(work, store=store) as executor:
+            await (await executor.open(OpenOptions(session_id="s"))).aclose()
+            await (await executor.open(OpenOptions(session_id="source"))).aclose()
+            unkept = OpenOptions(session_id="s", execution=ExecutionOptions(ephemeral=True))
+            first = await executor.open(unkept)
+            with pytest.raises(SessionBusy):
+                await executor.load("s")
+            with pytest.raises(SessionExists):
+                await executor.fork("source", 1, OpenOptions(session_id="s"), store=store)
+        assert first.state == "closed"
+        assert executor.closed == ["s", "source", "s"]
+        async with Puppet(work, store=store) as executor:
+            await executor.load("s")

@@ -59,6 +59,7 @@ from agentsession.protocol import (
     RecordStore,
     RequestState,
     RunEnded,
+    SessionBusy,
     SessionConfig,
     SessionExists,
     SessionNotFound,
@@ -314,8 +315,7 @@ class BaseExecutor:
         options = need(options or OpenOptions(), OpenOptions, "options argument", "pass OpenOptions(...)")
         self._check_tools(options)
         key = self._key(options.session_id or f"s-{secrets.token_hex(8)}", options.user_id)
-        if key in self._sessions:
-            raise SessionExists(f"session {key.session_id} is open", fix="choose another id")
+        self._check_not_open(key)
         kept = None if options.execution.ephemeral else (store or self.store)
         owner = self._owner()
         session = BaseSession(self, key, options, kept, owner)
@@ -375,6 +375,10 @@ class BaseExecutor:
         session = BaseSession(self, key, options, kept, owner)
         deadline_ms = session.ending.deadline_of(options.execution)
         await kept.lock(key, owner)
+        if key in self._sessions:  # one that is not kept in this store: two under one key could not both be closed
+            await kept.unlock(key, owner)
+            raise SessionBusy(f"session {session_id} is open here, without this store", fix="close that one first")
+        self._sessions[key] = session
         async with self._starting(session, None, key):
             info = await kept.info(key)
             events = await kept.read(key)
@@ -388,7 +392,6 @@ class BaseExecutor:
             session.recorder.load(events, info.reserved_seq, owner[-4:])
             session.ending.repair()
             await session.stored()
-            self._sessions[key] = session
             await self.on_load(session)
             session.hooked()
             if session.state == "input_required" and session.machine.turn_id is not None:
@@ -440,11 +443,12 @@ class BaseExecutor:
                 got="a stream is open there" if events else "nothing is there",
                 fix="fork at the seq of a stream_end",
             )
+        self._check_not_open(key)
         await kept.create(key)
         async with self._starting(session, kept, key):
+            self._sessions[key] = session
             await kept.lock(key, owner)
             await kept.append(key, copied, reserved_seq=at)
-            self._sessions[key] = session
             session.ending.settle_fork()
             await session.stored()
             await self.on_fork(source, session, at)
@@ -454,6 +458,10 @@ class BaseExecutor:
     async def rewind(self, session_id: str, to: int, **options: Any) -> None:
         """Not offered by the base class."""
         raise Unimplemented("this executor cannot rewind a session", expected="the capability rewind")
+
+    def _check_not_open(self, key: RecordKey) -> None:
+        if key in self._sessions:
+            raise SessionExists(f"session {key.session_id} is open", fix="choose another id")
 
     def _check_tools(self, options: OpenOptions) -> None:
         offered = {tool.name for tool in options.execution.tools or ()}
