@@ -6,9 +6,10 @@ import dataclasses
 import datetime
 import enum
 import functools
+import math
 import sys
 import threading
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypedDict, Unpack
 
 import anyio
 import jsonschema
@@ -170,6 +171,69 @@ async def test_a_method_a_partial_and_a_callable_object_are_tools() -> None:
     assert (await double.run({"number": 4})).data == 8
 
 
+@pytest.mark.rule("SEC-01")
+async def test_what_a_partial_binds_is_neither_shown_to_the_model_nor_taken_from_it() -> None:
+    def search(api_key: str, query: str, limit: int = 3, **rest: Any) -> list[Any]:
+        """Search."""
+        return [api_key, query, limit, rest]
+
+    bound = Tool.from_function(functools.partial(functools.partial(search, api_key="sk-planted"), limit=9))
+    assert bound.name == "search"
+    assert bound.descriptor.description == "Search."
+    assert "sk-planted" not in bound.descriptor.to_wire_json()
+    assert list((bound.descriptor.parameters_schema or {})["properties"]) == ["query"]
+    assert (await bound.run({"query": "tea"})).data == ["sk-planted", "tea", 9, {}]
+    error = error_of(await bound.run({"query": "tea", "api_key": "the model's"}))
+    assert (error["code"], error["path"]) == ("invalid_arguments", "/api_key")
+
+
+async def test_a_model_cannot_give_the_context_of_a_tool_with_open_keywords() -> None:
+    @tool
+    def look(context: ToolContext, **rest: Any) -> str:
+        return type(context).__name__
+
+    assert (await look.run({"other": 1})).data == "ToolContext"
+    assert error_of(await look.run({"context": "mine"}))["path"] == "/context"
+
+
+async def test_every_parameter_that_wants_the_context_gets_it() -> None:
+    @tool
+    def twice(first: ToolContext, n: int, second: ToolContext | None = None) -> list[Any]:
+        return [n, first is second]
+
+    assert (await twice.run({"n": 1})).data == [1, True]
+
+
+@pytest.mark.rule("TOOL-04")
+async def test_typed_open_keywords_are_declared_and_checked() -> None:
+    @tool
+    def add(**numbers: int) -> int:
+        return sum(numbers.values())
+
+    assert (add.descriptor.parameters_schema or {})["additionalProperties"] == {"type": "integer"}
+    assert (await add.run({"a": 1, "b": 2})).data == 3
+    assert error_of(await add.run({"a": "x"}))["path"] == "/a"
+
+
+async def test_a_function_behind_a_decorator_keeps_its_types() -> None:
+    @functools.lru_cache
+    def double(n: int) -> int:
+        return 2 * n
+
+    made = Tool.from_function(double)
+    assert (made.descriptor.parameters_schema or {})["properties"] == {"n": {"type": "integer"}}
+    assert (await made.run({"n": 4})).data == 8
+
+
+async def test_a_default_that_json_cannot_say_is_left_out_and_applies() -> None:
+    @tool
+    def wait(limit_s: float = math.inf, steps: list[float] = [math.nan]) -> list[Any]:  # noqa: B006 - a default is the point
+        return [limit_s, steps]
+
+    assert "default" not in (wait.descriptor.parameters_schema or {})["properties"]["limit_s"]
+    assert (await wait.run({})).data == ["Infinity", ["NaN"]]
+
+
 async def test_a_raw_pair_gets_the_arguments_as_a_dictionary() -> None:
     descriptor = ToolDescriptor(
         name="raw", parameters_schema={"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -280,6 +344,37 @@ async def test_a_tool_may_say_on_purpose_what_went_wrong() -> None:
     }
 
 
+@pytest.mark.parametrize("detail", [math.inf, object(), {1, object()}])
+async def test_what_a_tool_says_of_its_failure_is_kept_also_where_a_detail_is_not_json(detail: Any) -> None:
+    @tool
+    def fail() -> None:
+        raise ToolError("out of paint", code="no_paint", missing=detail, left=0)
+
+    error = error_of(await fail.run({}))
+    assert (error["code"], error["message"], error["left"]) == ("no_paint", "out of paint", 0)
+
+
+async def test_an_exception_that_cannot_be_printed_is_told_by_its_type() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no words")
+
+    @tool
+    def fail() -> None:
+        raise Mute
+
+    assert error_of(await fail.run({})) == {"code": "tool_failed", "message": "Mute", "type": "Mute"}
+
+
+async def test_an_outcome_that_does_not_fit_is_told_in_one_line() -> None:
+    @tool
+    def odd() -> ToolOutcome:
+        return ToolOutcome(data=1, is_error="yes")  # type: ignore[arg-type]
+
+    error = error_of(await odd.run({}))
+    assert error == {"code": "unserializable_result", "message": "Input should be a valid boolean", "path": "/is_error"}
+
+
 async def test_the_body_of_a_tool_that_returns_none_is_entered_once() -> None:
     entered: list[int] = []
 
@@ -326,6 +421,44 @@ async def test_signatures_that_no_model_can_call_are_refused_with_the_parameter(
         tool(lambda: 1)
     with pytest.raises(ConfigurationError, match="not a JSON Schema"):
         Tool(ToolDescriptor(name="bad", parameters_schema={"type": 7}), dict)
+    with pytest.raises(ConfigurationError, match="not a function"):
+        Tool.from_function(7)  # type: ignore[arg-type]  # what a list of tools may hold by mistake
+
+
+@pytest.mark.parametrize("annotation", ["Missing", "math.no_such_name", "list[", "1 / 0"])
+async def test_an_annotation_that_cannot_be_evaluated_is_named_with_its_tool(annotation: str) -> None:
+    def odd(value: Any) -> None: ...
+
+    odd.__annotations__["value"] = annotation
+    with pytest.raises(ConfigurationError, match="annotations of tool 'odd'"):
+        tool(odd)
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        Annotated[str, pydantic.Field(pattern="(")],
+        Annotated[float, pydantic.Field(examples=[math.inf])],
+        Annotated[float, pydantic.Field(json_schema_extra={"at": object()})],  # type: ignore[dict-item]  # what is refused
+    ],
+)
+async def test_a_constraint_that_no_schema_can_say_is_refused_with_its_tool(annotation: Any) -> None:
+    def odd(value: Any) -> None: ...
+
+    odd.__annotations__["value"] = annotation
+    with pytest.raises(ConfigurationError, match="'odd'"):
+        tool(odd)
+
+
+class Options(TypedDict):
+    n: int
+
+
+async def test_keywords_that_are_described_as_a_whole_are_refused() -> None:
+    def odd(**options: Unpack[Options]) -> None: ...
+
+    with pytest.raises(ConfigurationError, match=r"\*\*options"):
+        tool(odd)
 
 
 async def test_annotations_may_name_types_that_are_local_to_the_caller() -> None:
@@ -440,6 +573,14 @@ async def test_three_styles_of_docstring_say_the_same(text: str) -> None:
     read = parse_docstring(text)
     assert read.description == "Do it."
     assert read.arguments == {"a": "the a: with a colon over two lines", "rest": "the rest"}
+
+
+async def test_what_a_docstring_says_in_no_known_style_stays_in_the_description() -> None:
+    read = parse_docstring(
+        "Do it.\n\nArgs:\n    a (Tuple[int, Callable(str)]): the a\n    b - the b\n        goes on\n    c: the c\n"
+    )
+    assert read.arguments == {"a": "the a", "c": "the c"}
+    assert read.description == "Do it.\n\nb - the b\n    goes on"
 
 
 @given(st.text(alphabet=st.sampled_from(list("Args:\n -xyz().*Parmetsu")), max_size=200))

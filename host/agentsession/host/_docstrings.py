@@ -37,7 +37,9 @@ _OTHER_SECTIONS = frozenset(
         "yields",
     }
 )
-_GOOGLE_ENTRY = re.compile(r"^\*{0,2}(?P<names>\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?:\([^)]*\))?\s*:\s*(?P<text>.*)$")
+_GOOGLE_ENTRY = re.compile(
+    r"^\*{0,2}(?P<names>\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?:\((?:[^()]|\([^()]*\))*\))?\s*:\s*(?P<text>.*)$"
+)
 _NUMPY_ENTRY = re.compile(r"^\*{0,2}(?P<names>\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
 _SPHINX_FIELD = re.compile(r"^:(?P<kind>\w+)(?:\s+(?P<what>[^:]*))?:\s*(?P<text>.*)$")
 _SPHINX_ARGUMENTS = frozenset({"param", "parameter", "arg", "argument", "key", "keyword"})
@@ -73,7 +75,9 @@ def parse_docstring(text: str | None) -> Docstring:
             start = index + (2 if numpy else 1)
             end = _end_of_section(lines, start, numpy)
             if title in _ARGUMENT_SECTIONS:
-                arguments.update(_entries(lines[start:end], numpy))
+                found, unread = _entries(lines[start:end], numpy)
+                arguments.update(found)
+                description.extend(unread)
             index = end
         else:
             description.append(line)
@@ -114,24 +118,30 @@ def _end_of_section(lines: Sequence[str], start: int, numpy: bool) -> int:
     return len(lines)
 
 
-def _entries(lines: Sequence[str], numpy: bool) -> dict[str, str]:
+def _entries(lines: Sequence[str], numpy: bool) -> tuple[dict[str, str], list[str]]:
+    """What is said of each argument, and the lines that are in no style that is read here."""
     body = [line for line in lines if line.strip()]
     if not body:
-        return {}
+        return {}, []
     indent = 0 if numpy else len(body[0]) - len(body[0].lstrip())
     pattern = _NUMPY_ENTRY if numpy else _GOOGLE_ENTRY
     found: dict[str, list[str]] = {}
+    unread: list[str] = []
     names: list[str] = []
     for line in body:
-        entry = pattern.match(line.strip()) if len(line) - len(line.lstrip()) <= indent else None
+        begins = len(line) - len(line.lstrip()) <= indent
+        entry = pattern.match(line.strip()) if begins else None
         if entry is not None:
             names = [name.strip().lstrip("*") for name in entry["names"].split(",")]
             for name in names:
                 found[name] = [] if numpy else [entry["text"]]
+        elif begins or not names:
+            names = []
+            unread.append(line[indent:])
         else:
             for name in names:
                 found[name].append(line)
-    return {name: _one_line(texts) for name, texts in found.items()}
+    return {name: _one_line(texts) for name, texts in found.items()}, unread
 
 
 def _one_line(texts: Sequence[str]) -> str:

@@ -24,9 +24,10 @@ import pydantic.fields
 import referencing
 import referencing.exceptions
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
+from pydantic_core import PydanticSerializationError
 
 from agentsession.host._docstrings import parse_docstring
-from agentsession.protocol import ConfigurationError
+from agentsession.protocol import ConfigurationError, JsonError, check_json
 
 __all__ = ["ArgumentsRefused", "SchemaCheck", "Signature", "read_signature"]
 
@@ -83,10 +84,12 @@ class Signature:
 
     schema: dict[str, Any]
     description: str
-    takes_context: str | None
-    """The name of the parameter that gets the :class:`ToolContext`, if any."""
     _model: type[pydantic.BaseModel]
     _parameters: tuple[inspect.Parameter, ...]
+    _contexts: frozenset[str]
+    """The parameters that get the :class:`ToolContext`."""
+    _kept: frozenset[str]
+    """Names that open keywords must not use: what the host gives itself, the model may not."""
 
     def bind(self, args: Mapping[str, Any], context: object) -> tuple[list[Any], dict[str, Any]]:
         """Make typed values of checked arguments. Raises :class:`ArgumentsRefused`."""
@@ -95,11 +98,14 @@ class Signature:
         except pydantic.ValidationError as error:
             first = error.errors(include_url=False, include_context=False)[0]
             raise ArgumentsRefused(first["msg"], _pointer(first["loc"])) from error
+        taken = next((name for name in values.model_extra or {} if name in self._kept), None)
+        if taken is not None:
+            raise ArgumentsRefused(f"{taken} is not an argument of this tool", _pointer([taken]))
         positional: list[Any] = []
         named: dict[str, Any] = {}
         for index, parameter in enumerate(self._parameters):
             field = f"arg_{index}"
-            if parameter.name == self.takes_context:
+            if parameter.name in self._contexts:
                 value = context
             elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
                 named.update(values.model_extra or {})
@@ -128,6 +134,13 @@ class _Schema(GenerateJsonSchema):
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
 
+    def encode_default(self, dft: Any) -> Any:
+        found = super().encode_default(dft)
+        try:
+            return check_json(found)
+        except JsonError as error:  # an infinity is a fine default for Python, and no JSON
+            raise PydanticSerializationError(str(error)) from error
+
 
 def read_signature(
     function: Callable[..., Any], name: str, context_type: type, names: Mapping[str, Any] | None = None
@@ -136,23 +149,33 @@ def read_signature(
 
     Raises :class:`ConfigurationError` naming the parameter that has no JSON Schema.
     """
+    if not callable(function):
+        raise ConfigurationError(
+            f"tool {name!r} is not a function", got=repr(function)[:80], expected="a typed function"
+        )
     hints = _hints(function, name, names)
     doc = parse_docstring(_docstring(function))
-    parameters = _parameters(function, name)
-    takes_context: str | None = None
+    # What a partial binds by keyword is still in its signature, with the value as a default: it is the host's own.
+    bound = _bound(function)
+    parameters = tuple(item for item in _parameters(function, name) if item.name not in bound)
+    contexts: set[str] = set()
     fields: dict[str, Any] = {}
-    extra = False
+    extra: Any = None
     for index, parameter in enumerate(parameters):
         annotation = hints.get(parameter.name, Any)
         if _is_context(annotation, context_type):
-            takes_context = parameter.name
+            contexts.add(parameter.name)
             continue
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
             raise ConfigurationError(
                 f"tool {name!r} takes *{parameter.name}", fix="give it a list parameter instead: JSON has no *args"
             )
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            extra = True
+            if typing.get_origin(annotation) is typing.Unpack:
+                raise ConfigurationError(
+                    f"tool {name!r} takes **{parameter.name} as one type", fix="write its keywords as parameters"
+                )
+            extra = annotation
             continue
         default: Any = pydantic.Field(default=parameter.default, alias=parameter.name)
         if parameter.default is inspect.Parameter.empty:
@@ -168,24 +191,29 @@ def read_signature(
         field: Any = schema["properties"].get(argument)  # JSON
         if isinstance(field, dict) and text and "description" not in field:
             field["description"] = text
-    return Signature(schema, doc.description, takes_context, model, parameters)
+    return Signature(schema, doc.description, model, parameters, frozenset(contexts), bound | contexts)
 
 
 def _model(
-    name: str, fields: dict[str, Any], extra: bool, names: Mapping[str, str]
+    name: str, fields: dict[str, Any], extra: Any, names: Mapping[str, str]
 ) -> tuple[type[pydantic.BaseModel], dict[str, Any]]:
     config = pydantic.ConfigDict(
-        extra="allow" if extra else "forbid", protected_namespaces=(), hide_input_in_errors=True
+        extra="forbid" if extra is None else "allow", protected_namespaces=(), hide_input_in_errors=True
     )
+    if extra not in (None, Any):
+        fields["__pydantic_extra__"] = (dict[str, extra], pydantic.Field(init=False))
     try:
         model = pydantic.create_model(f"{name}_arguments", __config__=config, **fields)
-        return model, model.model_json_schema(schema_generator=_Schema)
-    except (pydantic.errors.PydanticUserError, pydantic.PydanticSchemaGenerationError, TypeError) as error:
-        culprit = next((field for field, spec in fields.items() if not _has_schema(spec[0])), None)
-        what = f"parameter {names[culprit]!r} of tool {name!r}" if culprit else f"the signature of tool {name!r}"
+        schema = model.model_json_schema(schema_generator=_Schema)
+        return model, check_json(schema)
+    except Exception as error:  # whatever an annotation's own code raises
+        culprit = next((field for field, spec in fields.items() if not _has_schema(spec[0])), "")
+        what = (
+            f"parameter {names[culprit]!r} of tool {name!r}" if culprit in names else f"the signature of tool {name!r}"
+        )
         raise ConfigurationError(
             f"{what} has no JSON Schema",
-            got=str(error).splitlines()[0],
+            got=next(iter(str(error).splitlines()), type(error).__name__),
             expected="str, int, float, bool, list, dict, Literal, Enum, a dataclass, a pydantic model, or a union",
             fix="annotate it with such a type, or give the tool as a (ToolDescriptor, callable) pair",
         ) from error
@@ -193,15 +221,23 @@ def _model(
 
 def _has_schema(annotation: Any) -> bool:
     try:
-        pydantic.TypeAdapter(annotation).json_schema(schema_generator=_Schema)
-    except (pydantic.errors.PydanticUserError, pydantic.PydanticSchemaGenerationError, TypeError):
+        check_json(pydantic.TypeAdapter(annotation).json_schema(schema_generator=_Schema))
+    except Exception:  # noqa: BLE001 - only asked for the name of the parameter that is to blame
         return False
     return True
+
+
+def _bound(function: Callable[..., Any]) -> frozenset[str]:
+    """The keywords that a partial, or a partial of one, has bound."""
+    if not isinstance(function, functools.partial):
+        return frozenset()
+    return frozenset(function.keywords) | _bound(function.func)
 
 
 def _unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:
     while isinstance(function, functools.partial):
         function = function.func
+    function = inspect.unwrap(function)  # as inspect.signature does, whose parameters these annotations are for
     if not (inspect.isfunction(function) or inspect.ismethod(function) or inspect.isbuiltin(function)):
         call = getattr(function, "__call__", None)  # noqa: B004 - the method itself is wanted, not whether it exists
         return call if call is not None and not inspect.isclass(function) else function
@@ -229,10 +265,10 @@ def _parameters(function: Callable[..., Any], name: str) -> tuple[inspect.Parame
 def _hints(function: Callable[..., Any], name: str, names: Mapping[str, Any] | None) -> dict[str, Any]:
     try:
         return typing.get_type_hints(_unwrapped(function), localns=dict(names or {}) or None, include_extras=True)
-    except (NameError, TypeError) as error:
+    except Exception as error:  # an annotation is code, and may raise anything
         raise ConfigurationError(
             f"the annotations of tool {name!r} cannot be read",
-            got=str(error),
+            got=f"{type(error).__name__}: {error}",
             fix="import the type at run time (not under TYPE_CHECKING), or define it at module level",
         ) from error
 

@@ -91,7 +91,7 @@ class Tool:
 
         ``names`` are local names that its annotations may use. Raises :class:`ConfigurationError`.
         """
-        name = name or str(getattr(function, "__name__", type(function).__name__))
+        name = name or _name_of(function)
         if name == "<lambda>":
             raise ConfigurationError("a lambda has no name for the model", fix="give name=..., or use a def")
         signature = read_signature(function, name, ToolContext, names)
@@ -151,12 +151,11 @@ class Tool:
         except ArgumentsRefused as problem:
             return ToolOutcome.failure("invalid_arguments", problem.message, path=problem.path)
         except ToolError as problem:
-            return _checked(ToolOutcome.failure(problem.code, problem.message, **problem.details))
+            return _checked(_told(self.name, problem))
         except (JsonError, ValidationError) as problem:
             if not context.returned:
                 return _raised(self.name, problem, expose)
-            path = problem.path if isinstance(problem, JsonError) else None
-            return ToolOutcome.failure("unserializable_result", str(problem), path=path)
+            return _unserializable(problem)
         except anyio.get_cancelled_exc_class() as problem:
             context.cancel()
             if _is_cancelled():
@@ -342,8 +341,35 @@ def _is_part(value: Any) -> bool:
 def _raised(name: str, error: BaseException, expose: bool) -> ToolOutcome:
     logger.info("tool %r failed: %s", name, type(error).__name__, exc_info=error)
     kind = type(error).__name__
-    message = f"{kind}: {error}" if expose and str(error) else kind
+    text = _words(error) if expose else ""
+    message = f"{kind}: {text}" if text else kind
     return ToolOutcome.failure("tool_failed", message, type=kind)
+
+
+def _told(name: str, problem: ToolError) -> ToolOutcome:
+    """What the tool said itself. A detail that JSON cannot say is left out: the rest must still reach the model."""
+    details: dict[str, Any] = {}
+    for key, detail in problem.details.items():
+        try:
+            details[key] = to_json(detail)
+        except JsonError as error:
+            logger.info("tool %r: the detail %r of its error was left out: %s", name, key, error)
+    return ToolOutcome.failure(str(problem.code), str(problem.message), **details)
+
+
+def _unserializable(problem: JsonError | ValidationError) -> ToolOutcome:
+    if isinstance(problem, JsonError):
+        return ToolOutcome.failure("unserializable_result", str(problem), path=problem.path)
+    first = problem.errors(include_url=False, include_context=False, include_input=False)[0]
+    path = "/" + "/".join(str(step) for step in first["loc"])
+    return ToolOutcome.failure("unserializable_result", first["msg"], path=path)
+
+
+def _words(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - an exception whose own words fail is told by its type
+        return ""
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
@@ -351,6 +377,12 @@ def _is_async(function: Callable[..., Any]) -> bool:
         function = function.func
     method = getattr(function, "__call__", None)  # noqa: B004 - the method itself is wanted, not whether it exists
     return any(inspect.iscoroutinefunction(item) for item in (function, method))
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return str(getattr(function, "__name__", type(function).__name__))
 
 
 def _positional_count(function: Callable[..., Any]) -> int:
