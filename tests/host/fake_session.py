@@ -130,11 +130,14 @@ class FakeSession:
         self._waiting: dict[str, ToolRequest | ElicitationRequest] = {}
         self._running: str | None = None
         self._aborted = False
+        self._is_turn_open = False
         self._count = 0
         self.add(Initialize(protocol_version="1.0", descriptor=self.descriptor))
 
     @property
     def state(self) -> Any:
+        if self.closed:
+            return "closed"
         return "running" if self._running else "input_required" if self._waiting else "idle"
 
     @property
@@ -173,6 +176,7 @@ class FakeSession:
         elif not self._streams:
             raise NothingToContinue("nothing waits")
         self._aborted = False
+        self._is_turn_open = True
         number = len([event for event in self.record if isinstance(event, StreamEnd)]) + 1
         self._running = f"t-{number}"
         return FakeStream(self, number)
@@ -201,6 +205,7 @@ class FakeSession:
                 break
         if not self._aborted:
             reason = "input_required" if self._waiting else "completed"
+            self._is_turn_open = bool(self._waiting)
             self.add(StreamEnd(reason=reason, pending=list(self._waiting)), stream_id)
         self._running = None
         for event in self.record[seen:]:
@@ -241,18 +246,20 @@ class FakeSession:
                 self.add(ToolResponse(request_id=request.request_id, name=request.name, status="cancelled"), "t-x")
             else:
                 self.add(ElicitationResponse(request_id=request.request_id, action="cancel"), "t-x")
-        if waiting:
+        if self._is_turn_open:
+            self._is_turn_open = False
             self.add(StreamEnd(reason="aborted"), "t-x")
 
     async def abort(self, reason: str | None = None) -> AbortResult:
         self.aborts.append(reason)
-        if not self._running and not self._waiting:
+        if not self._is_turn_open:
             return AbortResult(status="idle")
         running = self._running
         self._aborted = True
         if running:
             for request in list(self._waiting.values()):
                 self.add(ToolResponse(request_id=request.request_id, name="", status="cancelled"), running)
+            self._is_turn_open = False
             self.add(StreamEnd(reason="aborted"), running)
         else:
             self._settle()

@@ -26,7 +26,12 @@ ASK = PolicyDecision("ask_user")
 @pytest.mark.rule("HITL-02")
 @pytest.mark.parametrize(
     "value",
-    [None, 0, 1, "y", "yes", "true", [], {"approved": True}, object(), Approval("YES")],  # type: ignore[arg-type]
+    [
+        *(None, 0, 1, "y", "yes", "true", [], {"approved": True}, object()),
+        Approval("YES"),  # type: ignore[arg-type]
+        Approval("yes", by=7),  # type: ignore[arg-type]  # who said it could not be recorded
+        Approval("yes", reason=7),  # type: ignore[arg-type]
+    ],
 )
 async def test_an_unclear_word_is_no(value: Any) -> None:
     approval = as_approval(value)

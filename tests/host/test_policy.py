@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -53,6 +54,31 @@ async def test_an_exception_denies_and_does_not_say_more_than_its_type() -> None
     assert (decision.decision, decision.reason) == ("deny", "policy_error: ValueError")
 
 
+async def test_a_policy_that_leaves_the_process_denies() -> None:
+    def leave(request: PolicyRequest) -> str:
+        raise SystemExit(3)
+
+    assert (await decide(leave, request())).reason == "policy_error: SystemExit"
+
+
+async def test_a_policy_whose_own_awaiting_was_cancelled_denies(anyio_backend_name: str) -> None:
+    if anyio_backend_name == "trio":
+        pytest.skip("on trio nobody can raise a cancellation by hand")
+
+    async def ask_a_server_that_went_away(request: PolicyRequest) -> str:
+        answer = asyncio.get_running_loop().create_future()
+        answer.cancel()
+        return str(await answer)
+
+    assert (await decide(ask_a_server_that_went_away, request())).reason == "policy_error: CancelledError"
+
+
+@pytest.mark.parametrize("more", [{"by": 7}, {"by": None}, {"reason": 7}])
+async def test_a_decision_that_cannot_be_recorded_denies(more: dict[str, Any]) -> None:
+    decision = await decide(lambda _: PolicyDecision("allow", **more), request())
+    assert (decision.decision, decision.by) == ("deny", "policy")
+
+
 async def test_functions_and_evaluators_sync_and_async_are_policies() -> None:
     async def later(request: PolicyRequest) -> str:
         return "ask_user"
@@ -80,6 +106,23 @@ async def test_the_first_matching_rule_decides_and_none_denies() -> None:
 async def test_a_condition_that_raises_denies_also_where_a_later_rule_would_allow() -> None:
     policy = RulePolicy([Rule("deny", when=lambda args: args["path"] == "x"), Rule("allow")])
     assert (await decide(policy, request())).reason == "policy_error: KeyError"
+
+
+async def test_a_condition_that_must_be_awaited_does_not_load() -> None:
+    async def is_small(args: Any) -> bool:
+        return False
+
+    with pytest.raises(ConfigurationError, match="async"):
+        Rule("allow", when=is_small)  # type: ignore[arg-type]  # what a user may write
+
+
+async def test_a_condition_that_returns_an_awaitable_denies() -> None:
+    async def is_small(args: Any) -> bool:
+        return False
+
+    policy = RulePolicy([Rule("allow", when=lambda args: is_small(args))])  # type: ignore[arg-type,return-value]
+    decision = await decide(policy, request())
+    assert (decision.decision, decision.reason) == ("deny", "policy_error: TypeError")
 
 
 async def test_rules_can_be_for_some_principals_and_modes() -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import math
 import threading
+import weakref
 from typing import Any
 
 import anyio
@@ -18,6 +22,7 @@ from agentsession.host import (
     Host,
     NoChannel,
     PolicyDecision,
+    PolicyRequest,
     Rule,
     RulePolicy,
     ScriptedChannel,
@@ -34,11 +39,14 @@ from agentsession.protocol import (
     ElicitationAnswer,
     ElicitationRequest,
     Event,
+    ExecutionOptions,
+    SessionUpdate,
     StreamActive,
     ToolDenial,
     ToolGrant,
     ToolProgress,
     ToolRequest,
+    ToolResponse,
     ToolResult,
     result,
 )
@@ -207,6 +215,39 @@ async def test_a_channel_that_raises_has_said_no() -> None:
     assert answer_of(session, "r1").reason == "channel_error: ValueError"
 
 
+@pytest.mark.rule("HITL-02")
+async def test_a_channel_whose_own_awaiting_was_cancelled_has_said_no(anyio_backend_name: str) -> None:
+    if anyio_backend_name == "trio":
+        pytest.skip("on trio nobody can raise a cancellation by hand")
+
+    async def a_browser_that_went_away(*args: Any) -> Any:
+        answer = asyncio.get_running_loop().create_future()
+        answer.cancel()
+        return await answer
+
+    question = ElicitationRequest(request_id="q1", kind="clarification", message="Which?")
+    session = FakeSession([call("r1", "add", a=1), question], [])
+    channel = CallbackChannel(approve=a_browser_that_went_away, ask=a_browser_that_went_away)
+    assert (await run(Host(tools=[add], policy=ask_all, channel=channel), session)).completed
+    assert answer_of(session, "r1").reason == "channel_error: CancelledError"
+    assert answer_of(session, "q1").action == "cancel"
+
+
+async def test_an_observer_whose_own_awaiting_was_cancelled_changes_nothing(anyio_backend_name: str) -> None:
+    if anyio_backend_name == "trio":
+        pytest.skip("on trio nobody can raise a cancellation by hand")
+
+    async def a_browser_that_went_away(*args: Any) -> None:
+        seen = asyncio.get_running_loop().create_future()
+        seen.cancel()
+        await seen
+
+    session = FakeSession([call("r1", "add", a=1)], [])
+    host = Host(tools=[add], policy=allow_all, observer=a_browser_that_went_away, on_answer=a_browser_that_went_away)
+    assert (await run(host, session)).completed
+    assert answer_of(session, "r1").data == 2
+
+
 async def test_without_a_channel_what_would_be_asked_is_denied() -> None:
     question = ElicitationRequest(request_id="q1", kind="clarification", message="Which?")
     session = FakeSession([call("r1", "add", a=1), question], [])
@@ -239,6 +280,129 @@ async def test_edited_arguments_are_what_runs_and_what_is_granted() -> None:
     assert answer_of(session, "r1").data == 42
     assert answer_of(session, "r1").decision.to_wire()["editedArgs"] == {"a": 40, "b": 2}
     assert answer_of(session, "r2").args == {"a": 40, "b": 2}
+
+
+@pytest.mark.rule("HITL-04")
+@pytest.mark.parametrize("needs", ["result", "grant"])
+@pytest.mark.parametrize("edited", [{"a": math.nan}, {"a": math.inf}, {"a": object()}, {"a": 1, 2: 3}, [1], "x"])
+async def test_an_edit_that_cannot_be_recorded_runs_nothing(edited: Any, needs: str) -> None:
+    ran: list[float] = []
+
+    @tool
+    def scale(a: float) -> None:
+        ran.append(a)
+
+    channel = CallbackChannel(approve=lambda request, decision, position: Approval.yes(edited))
+    session = FakeSession([call("r1", "scale", needs, a=1)], [])
+    await run(Host(tools=[scale], policy=ask_all, channel=channel), session)
+    assert ran == []
+    answer = answer_of(session, "r1")
+    assert isinstance(answer, ToolDenial)
+    assert (answer.reason or "").startswith("invalid_edit")
+
+
+@pytest.mark.rule("HITL-04")
+async def test_a_channel_that_changes_the_request_changes_neither_the_run_nor_the_record() -> None:
+    def approve(request: ToolRequest, decision: Any, position: Any) -> bool:
+        assert request.args is not None
+        request.args["a"] = 99
+        return True
+
+    session = FakeSession([call("r1", "add", a=1)], [])
+    await run(Host(tools=[add], policy=ask_all, channel=CallbackChannel(approve)), session)
+    assert answer_of(session, "r1").data == 2
+    assert [event.args for event in session.record if isinstance(event, ToolRequest)] == [{"a": 1}]
+
+
+@pytest.mark.rule("HITL-02")
+async def test_a_yes_does_not_outlive_the_mode_in_which_it_was_asked_for() -> None:
+    policy = RulePolicy([Rule("deny", modes=["plan"], reason="only planning"), Rule("ask_user")])
+    session = FakeSession([call("r1", "add", a=1)], [])
+
+    async def approve(request: Any, decision: Any, position: Any) -> bool:
+        while session.state != "input_required":
+            await anyio.lowlevel.checkpoint()
+        session.add(SessionUpdate(permission_mode="plan", source="host"))
+        while not any(isinstance(event, SessionUpdate) for event in seen):
+            await anyio.lowlevel.checkpoint()
+        return True
+
+    seen: list[Event] = []
+    host = Host(tools=[add], policy=policy, channel=CallbackChannel(approve), observer=seen.append)
+    await run(host, session)
+    assert answer_of(session, "r1").reason == "only planning"
+
+
+class Modes:
+    """A policy that only keeps the modes in which it was asked."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def evaluate(self, request: PolicyRequest) -> PolicyDecision:
+        self.seen.append(request.permission_mode)
+        return PolicyDecision("allow")
+
+
+async def test_the_mode_of_a_turns_options_holds_for_that_turn() -> None:
+    modes = Modes()
+    session = FakeSession([call("r1", "add", a=1)], [], [call("r2", "add", a=1)], [])
+    host = Host(tools=[add], policy=modes)
+    with anyio.fail_after(5):
+        await host.run_turn(session, "go", ExecutionOptions(permission_mode="plan"))
+        await host.run_turn(session, "go")
+    assert modes.seen == ["plan", "default"]
+
+
+async def test_the_mode_of_a_turns_options_holds_over_its_pause() -> None:
+    modes = Modes()
+    question = ElicitationRequest(request_id="q1", kind="clarification", message="Which?")
+    session = FakeSession([question], [call("r1", "add", a=1)], [])
+    host = Host(tools=[add], policy=modes, on_ask="pause")
+    with anyio.fail_after(5):
+        await host.run_turn(session, "go", ExecutionOptions(permission_mode="plan"))
+        await host.run_turn(session, ElicitationAnswer(request_id="q1", action="decline"))
+    assert modes.seen == ["plan"]
+
+
+@pytest.mark.parametrize(("given", "expected"), [(None, "plan"), ("auto_edit", "auto_edit")])
+async def test_a_loaded_session_is_in_the_mode_that_its_host_last_set(given: str | None, expected: str) -> None:
+    modes = Modes()
+    session = FakeSession([call("r1", "add", a=1)], [])
+    session.add(SessionUpdate(permission_mode="plan", source="host"))
+    host = Host(tools=[add], policy=modes)
+    options = ExecutionOptions(permission_mode=given)
+    async with host.session(FakeExecutor(session), options, load="s-1") as opened:  # type: ignore[arg-type]
+        await run(host, opened)  # type: ignore[arg-type]
+    assert modes.seen == [expected]
+
+
+async def test_a_session_that_was_opened_by_hand_is_in_the_mode_that_its_record_says() -> None:
+    modes = Modes()
+    session = FakeSession([call("r1", "add", a=1)], [])
+    session.add(SessionUpdate(permission_mode="plan", source="host"))
+    await run(Host(tools=[add], policy=modes), session)
+    assert modes.seen == ["plan"]
+
+
+async def test_an_agent_does_not_change_the_mode() -> None:
+    modes = Modes()
+    update = SessionUpdate(permission_mode="autonomous", source="agent")
+    session = FakeSession([update, call("r1", "add", a=1)], [])
+    await run(Host(tools=[add], policy=modes), session)
+    assert modes.seen == ["default"]
+
+
+async def test_a_host_keeps_nothing_of_a_session_that_was_closed_by_hand() -> None:
+    host = Host()
+    first = FakeSession()
+    await host.open(FakeExecutor(first), ExecutionOptions(permission_mode="plan"))  # type: ignore[arg-type]
+    await first.aclose()
+    kept = weakref.ref(first)
+    del first
+    await host.open(FakeExecutor(FakeSession()))  # type: ignore[arg-type]
+    gc.collect()
+    assert kept() is None
 
 
 async def test_people_are_asked_one_at_a_time_and_told_the_place() -> None:
@@ -494,7 +658,50 @@ async def test_abort_cancels_host_tools_and_ends_the_turn() -> None:
             await host.abort("enough")
     assert results[0].end.reason == "aborted"
     assert ended == ["cancelled"]
-    assert session.answers == []
+    answer = answer_of(session, "r1")
+    assert answer.is_error
+    assert answer.data["error"]["code"] == "cancelled"
+
+
+async def test_an_abort_says_of_a_tool_that_runs_that_it_had_started_and_nothing_of_one_that_waits() -> None:
+    started = anyio.Event()
+    running: list[str] = []
+
+    @tool
+    async def slow(context: ToolContext) -> None:
+        running.append(context.request_id)
+        started.set()
+        await anyio.sleep_forever()
+
+    session = FakeSession([call("r1", "slow"), call("r2", "slow")])
+    host = Host(tools=[slow], policy=allow_all, max_parallel_tools=1)
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run, host, session)
+            await started.wait()
+            await host.abort("enough")
+    assert [answer.request_id for answer in session.answers] == running
+    cancelled = [e for e in session.record if isinstance(e, ToolResponse) and e.status == "cancelled"]
+    assert [event.request_id for event in cancelled] == [name for name in ("r1", "r2") if name not in running]
+
+
+async def test_a_tool_that_runs_beside_a_persons_cancel_is_told_to_have_started() -> None:
+    started = anyio.Event()
+
+    @tool
+    async def slow() -> None:
+        started.set()
+        await anyio.sleep_forever()
+
+    async def approve(request: Any, decision: Any, position: Any) -> Approval:
+        await started.wait()
+        return Approval.cancel("stop all of it")
+
+    policy = RulePolicy([Rule("allow", "slow"), Rule("ask_user")])
+    session = FakeSession([call("r1", "slow"), call("r2", "add", a=1)], [])
+    result = await run(Host(tools=[slow, add], policy=policy, channel=CallbackChannel(approve)), session)
+    assert result.end.reason == "aborted"
+    assert answer_of(session, "r1").data["error"]["code"] == "cancelled"
 
 
 async def test_abort_while_a_person_is_asked_between_streams() -> None:
@@ -572,6 +779,7 @@ async def test_cancelling_the_turn_aborts_the_session_and_its_tools() -> None:
             tasks.cancel_scope.cancel()
     assert session.aborts == ["the host was cancelled"]
     assert session.pending == []
+    assert answer_of(session, "r1").data["error"]["code"] == "cancelled"
 
 
 async def test_a_second_turn_at_once_is_refused_and_leaves_the_first_alone() -> None:

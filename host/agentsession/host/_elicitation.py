@@ -84,7 +84,9 @@ class Approval:
 def as_approval(value: object) -> Approval:
     """Read a channel's answer strictly: an :class:`Approval`, ``True`` or ``False``; all else is an unclear no."""
     if isinstance(value, Approval) and value.verdict in ("yes", "no", "cancel", "pause"):
-        return value
+        # What cannot be recorded is no word of a person.
+        can_be_recorded = isinstance(value.by, str) and isinstance(value.reason, str | None)
+        return value if can_be_recorded else Approval.no("unclear_answer", by="host")
     if value is True:
         return Approval.yes()
     if value is False:

@@ -18,7 +18,7 @@ from agentsession.host._policy import AnnotationPolicy, Policy
 from agentsession.host._results import TurnResult
 from agentsession.host._settings import AnswerObserver, Observer, Settings, observe
 from agentsession.host._tools import ToolBox, ToolLike, ToolProvider
-from agentsession.host._turn import Attached, Turn
+from agentsession.host._turn import Attached, Turn, recorded_mode
 from agentsession.protocol import (
     AgentExecutor,
     AgentSession,
@@ -136,9 +136,14 @@ class Host:
             session = await executor.open(full, store=store)
         else:
             session = await executor.load(load, full, store=store)
+        mode = full.execution.permission_mode
+        if mode is None:
+            mode = "default" if load is None else await recorded_mode(session)
+        self._forget_closed()
         attached = Attached(
+            session=session,
             cursor=0 if load is None else session.last_seq,
-            permission_mode=full.execution.permission_mode or "default",
+            permission_mode=mode,
             user_id=full.user_id,
         )
         self._attached[id(session)] = attached
@@ -147,6 +152,12 @@ class Host:
                 attached.cursor = event.seq
                 await observe(self._settings.observer, event)
         return session
+
+    def _forget_closed(self) -> None:
+        """Sessions that were closed by hand: kept, they would hold their records, or lend their mode to another."""
+        for key, attached in list(self._attached.items()):
+            if attached.session.state == "closed":
+                del self._attached[key]
 
     async def close(self, session: AgentSession) -> None:
         """Close a session, from any task; a running turn of it is aborted."""
@@ -190,9 +201,15 @@ class Host:
             raise StreamActive(
                 f"a turn of session {session.session_id} runs", fix="await it, or steer it: session.steer(...)"
             )
-        attached = self._attached.get(id(session)) or Attached(cursor=session.last_seq)
+        attached = self._attached.get(id(session))
+        by_hand = attached is None
+        if attached is None:
+            self._forget_closed()
+            attached = self._attached[id(session)] = Attached(session=session, cursor=session.last_seq)
         turn = self._turns[id(session)] = Turn(self._settings, session, attached)
         try:
+            if by_hand:
+                attached.permission_mode = await recorded_mode(session)
             return await turn.run(message, options)
         finally:
             del self._turns[id(session)]

@@ -1,7 +1,7 @@
 """Policy: whether a tool call may run. Pure of I/O where the built-in evaluators are concerned, and closed by default.
 
 Not for: asking the person (``_elicitation.py``) or running the call (``_turn.py``). Rules carried: HITL-01, HITL-02.
-May import: ``protocol``.
+May import: ``_cancellation``, ``protocol``.
 
 Three words count: ``allow``, ``ask_user``, ``deny``. The set is open so that an evaluator of another host can say more,
 and every word that this host does not know is a denial. So is an exception, a wrong type, and no match.
@@ -16,6 +16,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Final, Protocol, runtime_checkable
 
+from agentsession.host._cancellation import failures, raise_if_cancelled
 from agentsession.protocol import ConfigurationError, ToolAnnotations
 
 __all__ = [
@@ -112,7 +113,8 @@ async def decide(policy: Policy, request: PolicyRequest) -> PolicyDecision:
         answer: Any = policy.evaluate(request) if isinstance(policy, PolicyEvaluator) else policy(request)
         if inspect.isawaitable(answer):
             answer = await answer
-    except Exception as error:  # fail closed: a policy that cannot decide denies
+    except failures() as error:  # fail closed: a policy that cannot decide denies
+        raise_if_cancelled(error)
         logger.warning("the policy failed at %r, so it was denied: %s", request.tool, type(error).__name__)
         logger.debug("the policy's failure", exc_info=error)
         return PolicyDecision("deny", reason=f"policy_error: {type(error).__name__}")
@@ -120,6 +122,9 @@ async def decide(policy: Policy, request: PolicyRequest) -> PolicyDecision:
         answer = PolicyDecision(answer)
     if not isinstance(answer, PolicyDecision) or not isinstance(answer.decision, str):
         return PolicyDecision("deny", reason=f"policy_error: a {type(answer).__name__} is not a decision")
+    can_be_recorded = isinstance(answer.by, str) and isinstance(answer.reason, str | None)
+    if not can_be_recorded:
+        return PolicyDecision("deny", reason="policy_error: by and reason must be text")
     if answer.decision not in DECISIONS:
         return dataclasses.replace(answer, decision="deny", reason=f"unknown_decision: {answer.decision[:40]}")
     return answer
@@ -148,7 +153,7 @@ class Rule:
     tools: str | Sequence[str] = "*"
     """Globs on the tool's name; upper and lower case differ."""
     when: Callable[[Mapping[str, Any]], bool] | None = None
-    """Looks at the arguments. If it raises, the call is denied."""
+    """Looks at the arguments; not async. If it raises, the call is denied."""
     principals: str | Sequence[str] | None = None
     """Globs on the names of the agents on the path, joined with ``/`` (``coder/fixer``)."""
     modes: Collection[str] | None = None
@@ -165,6 +170,13 @@ class Rule:
                 expected="allow, deny or ask_user",
                 id="policy",
             )
+        if inspect.iscoroutinefunction(self.when):
+            raise ConfigurationError(
+                "the condition of a rule is async, so it would always hold",
+                where=f"rule {self.id}" if self.id else "a policy rule",
+                fix="make it a plain function, or write an async policy",
+                id="policy",
+            )
 
     def matches(self, request: PolicyRequest) -> bool:
         """Whether it speaks about this call."""
@@ -177,7 +189,7 @@ class Rule:
         return (
             _glob(request.tool, self.tools)
             and (self.principals is None or _glob(path, self.principals))
-            and (self.when is None or bool(self.when(request.args)))
+            and (self.when is None or _holds(self.when, request.args))
         )
 
 
@@ -231,6 +243,15 @@ class StrictestPolicy:
         """The strictest of their decisions."""
         found = [await decide(policy, request) for policy in self.policies]
         return max(found, key=lambda item: item.strictness, default=PolicyDecision("deny", "policy:none"))
+
+
+def _holds(when: Callable[[Mapping[str, Any]], bool], args: Mapping[str, Any]) -> bool:
+    found: object = when(args)
+    if inspect.isawaitable(found):  # it is true whatever it would come to
+        if inspect.iscoroutine(found):
+            found.close()
+        raise TypeError("the condition of a rule returned an awaitable")
+    return bool(found)
 
 
 def _glob(text: str, patterns: str | Sequence[str]) -> bool:

@@ -19,6 +19,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 
+from agentsession.host._cancellation import failures, raise_if_cancelled
 from agentsession.host._elicitation import Approval, Position, as_approval
 from agentsession.host._outcome import ToolOutcome, unknown_tool
 from agentsession.host._policy import PolicyDecision, PolicyRequest, decide
@@ -32,11 +33,13 @@ from agentsession.protocol import (
     Decision,
     ElicitationAnswer,
     ElicitationRequest,
+    JsonError,
     ToolAnnotations,
     ToolDenial,
     ToolGrant,
     ToolProgress,
     ToolRequest,
+    check_json,
 )
 
 __all__ = ["Asker", "EndTurn", "Pipeline", "PolicyFacts"]
@@ -73,8 +76,10 @@ class Asker:
         """The person's word on a tool call."""
         async with self._turn_to_ask() as place:
             try:
-                return as_approval(await self._channel.approve(request, decision, place(problem)))
-            except Exception as error:  # a channel that fails has not said yes
+                # A copy: what a channel does to the request must reach neither the tool nor the record.
+                return as_approval(await self._channel.approve(request.model_copy(deep=True), decision, place(problem)))
+            except failures() as error:  # a channel that fails has not said yes
+                raise_if_cancelled(error)
                 logger.warning("the channel failed at %r, so it was denied: %s", request.name, type(error).__name__)
                 logger.debug("the channel's failure", exc_info=error)
                 return Approval.no(f"channel_error: {type(error).__name__}", by="host")
@@ -83,8 +88,9 @@ class Asker:
         """The person's answer to a question, or ``None`` to leave it waiting."""
         async with self._turn_to_ask() as place:
             try:
-                answer = await self._channel.ask(request, place(problem))
-            except Exception as error:  # a channel that fails has not said yes
+                answer = await self._channel.ask(request.model_copy(deep=True), place(problem))
+            except failures() as error:  # a channel that fails has not said yes
+                raise_if_cancelled(error)
                 logger.warning(
                     "the channel failed at a %r, so it was cancelled: %s", request.kind, type(error).__name__
                 )
@@ -142,6 +148,7 @@ class Pipeline:
         self.people = Stopwatch()
         self.tools = Stopwatch()
         self.still_running: list[str] = []
+        self._running: dict[str, tuple[ToolContext, Decision]] = {}
         self._asker = Asker(settings, self.people)
         self._slots = anyio.CapacityLimiter(settings.max_parallel_tools)
         # Threads of tools that were given up keep their place until they end; these must not starve the others.
@@ -159,7 +166,7 @@ class Pipeline:
     # --- tools --------------------------------------------------------------------------------------------------
 
     async def _answer_tool(self, request: ToolRequest, problem: str | None) -> Answer | None:
-        args = request.args if request.args is not None else {}
+        args = copy.deepcopy(request.args) if request.args is not None else {}
         if request.needs == "grant":
             verdict = await self._decide_tool(request, args, None, problem)
             if not isinstance(verdict, _Allowed):
@@ -178,12 +185,11 @@ class Pipeline:
         verdict = await self._decide_tool(request, args, tool, problem)
         if not isinstance(verdict, _Allowed):
             return verdict
-        if verdict.edited is None:
-            outcome, decision = await self._run(request, tool, args), verdict.decision
-        else:  # a result has no field for what it was run with; whoever reads the record must find it
-            outcome = await self._run(request, tool, verdict.edited)
-            decision = Decision.model_validate({**verdict.decision.to_wire(), "editedArgs": verdict.edited})
-        return outcome.answer(request.request_id, decision)
+        decision = verdict.decision
+        if verdict.edited is not None:  # a result has no field for what it was run with; the record must say it
+            args = verdict.edited
+            decision = Decision.model_validate({**decision.to_wire(), "editedArgs": args})
+        return (await self._run(request, tool, args, decision)).answer(request.request_id, decision)
 
     async def _decide_tool(
         self, request: ToolRequest, args: dict[str, Any], tool: Tool | None, problem: str | None
@@ -193,6 +199,7 @@ class Pipeline:
             return _Allowed(Decision(by=decision.by, reason=decision.reason), None)
         if not decision.is_ask:
             return _policy_denial(request, decision)
+        mode = self._facts(request)["permission_mode"]
         for _ in range(_TRIES):
             approval = await self._asker.approve(request, decision, problem)
             if approval.verdict == "pause":
@@ -204,14 +211,15 @@ class Pipeline:
                     raise EndTurn(denial, approval.reason)
                 return denial
             if approval.args is None:
+                if self._facts(request)["permission_mode"] != mode:  # the mode was changed while the person thought
+                    again = await self._policy(request, args, tool)
+                    return _policy_denial(request, again) if again.strictness > 1 else _Allowed(word, None)
                 return _Allowed(word, None)
-            edited = copy.deepcopy(approval.args)
-            refused = tool.check(edited) if tool is not None else None
-            if refused is None:
+            edited, problem = _edited(approval.args, tool)
+            if problem is None:
                 # The person's arguments pass the policy again: an edit may not go where the model could not.
                 again = await self._policy(request, edited, tool, edited=True)
                 return _policy_denial(request, again) if again.strictness > 1 else _Allowed(word, edited)
-            problem = refused.data["error"]["message"]
         return _denial(request, "invalid_edit: the edited arguments do not fit", Decision(by="host", reason=problem))
 
     async def _policy(
@@ -240,7 +248,7 @@ class Pipeline:
             agents.extend(agent.sub_agents)
         return None
 
-    async def _run(self, request: ToolRequest, tool: Tool, args: dict[str, Any]) -> ToolOutcome:
+    async def _run(self, request: ToolRequest, tool: Tool, args: dict[str, Any], decision: Decision) -> ToolOutcome:
         """Run a host tool in one of the free places; waiting for a place or a person is not its time. Rule: HITL-11."""
         settings = self._settings
         limit_s = settings.tool_timeout_s if tool.timeout_s is None else tool.timeout_s
@@ -255,6 +263,7 @@ class Pipeline:
         is_late = False
         async with self._slots:
             try:
+                self._running[request.request_id] = (context, decision)
                 with self.tools.running():
                     async with anyio.create_task_group() as progress:
                         progress.start_soon(context.forward, self._send_progress)
@@ -269,6 +278,7 @@ class Pipeline:
                         is_late = scope.cancel_called
                         context.finish()
             finally:
+                self._running.pop(request.request_id, None)
                 context.cancel()
                 if context.thread_running:
                     self.still_running.append(request.request_id)
@@ -277,6 +287,21 @@ class Pipeline:
             running = True if context.thread_running else None
             outcome = ToolOutcome.failure("tool_timeout", f"no result within {limit_s} s", stillRunning=running)
         return outcome
+
+    def stopped(self) -> list[Answer]:
+        """What to say of the tools that run now, when they are about to be stopped: their effects may be partial.
+
+        The session only knows that their requests wait, and would settle them as never started. Said once of each.
+        """
+        running, self._running = self._running, {}
+        return [
+            ToolOutcome.failure(
+                "cancelled",
+                "the tool was stopped; its effects may be partial",
+                stillRunning=True if context.thread_running else None,
+            ).answer(request_id, decision)
+            for request_id, (context, decision) in running.items()
+        ]
 
     # --- questions ----------------------------------------------------------------------------------------------
 
@@ -297,6 +322,18 @@ class _Allowed:
 
     decision: Decision
     edited: dict[str, Any] | None
+
+
+def _edited(args: object, tool: Tool | None) -> tuple[dict[str, Any], str | None]:
+    """A copy of edited arguments, and what is wrong with them. What JSON cannot say could run and never be recorded."""
+    try:
+        edited: Any = check_json(args)
+    except JsonError as error:
+        return {}, str(error)
+    if not isinstance(edited, dict):
+        return {}, f"the arguments must be an object, not {type(args).__name__}"
+    refused = tool.check(edited) if tool is not None else None
+    return edited, refused.data["error"]["message"] if refused is not None else None
 
 
 def _denial(request: ToolRequest, reason: str, decision: Decision) -> ToolDenial:

@@ -1,4 +1,7 @@
-"""A host's choices, made once and shared by its turns. May import: ``_elicitation``, ``_policy``, ``_tools``."""
+"""A host's choices, made once and shared by its turns.
+
+May import: ``_cancellation``, ``_elicitation``, ``_policy``, ``_tools``, ``protocol``.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable
 
+from agentsession.host._cancellation import failures, raise_if_cancelled
 from agentsession.host._elicitation import ElicitationChannel
 from agentsession.host._policy import Policy
 from agentsession.host._tools import ToolProvider
@@ -46,5 +50,6 @@ async def observe(observer: Observer | None, event: Event) -> None:
         called = observer(event)
         if inspect.isawaitable(called):
             await called
-    except Exception:
+    except failures() as error:
+        raise_if_cancelled(error)
         logger.exception("the observer failed at event #%s", event.seq)

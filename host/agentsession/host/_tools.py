@@ -9,11 +9,9 @@ the model can read, ``{"error": {"code", "message", ...}}`` with ``is_error``. T
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
 import logging
-import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, cast, overload, runtime_checkable
@@ -22,6 +20,7 @@ import anyio
 import anyio.to_thread
 from pydantic import ValidationError
 
+from agentsession.host._cancellation import failures, raise_if_cancelled
 from agentsession.host._outcome import ToolError, ToolOutcome, unknown_tool
 from agentsession.host._signature import ArgumentsRefused, SchemaCheck, Signature, read_signature
 from agentsession.host._toolcontext import ToolContext
@@ -156,17 +155,14 @@ class Tool:
             if not context.returned:
                 return _raised(self.name, problem, expose)
             return _unserializable(problem)
-        except anyio.get_cancelled_exc_class() as problem:
-            context.cancel()
-            if _is_cancelled():
-                raise
-            # The tool awaited something that was cancelled elsewhere: a failure of the tool, not of its caller.
-            return _raised(self.name, problem, expose)
         except RuntimeError as problem:
             # A StopIteration cannot leave a coroutine: Python makes it the cause of a RuntimeError.
             cause = problem.__cause__
             return _raised(self.name, cause if isinstance(cause, StopIteration) else problem, expose)
-        except (Exception, SystemExit) as problem:  # noqa: BLE001 - a tool's failure is a result (SystemExit: it must not end the host)
+        except failures() as problem:  # a tool's failure is a result
+            if isinstance(problem, anyio.get_cancelled_exc_class()):
+                context.cancel()
+            raise_if_cancelled(problem)
             return _raised(self.name, problem, expose)
 
     async def _call(self, args: dict[str, Any], context: ToolContext, limiter: anyio.CapacityLimiter | None) -> Any:
@@ -392,14 +388,3 @@ def _positional_count(function: Callable[..., Any]) -> int:
     except ValueError:  # some builtins do not say
         return 1
     return sum(parameter.kind in kinds for parameter in parameters)
-
-
-def _is_cancelled() -> bool:
-    """Whether a cancellation that arrived was meant for the current task."""
-    if anyio.current_effective_deadline() == -math.inf:
-        return True
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:
-        return True  # trio, where nobody can forge one
-    return task is None or task.cancelling() > 0

@@ -21,6 +21,7 @@ from typing import Any
 import anyio
 import anyio.abc
 
+from agentsession.host._cancellation import failures, raise_if_cancelled
 from agentsession.host._outcome import ToolOutcome
 from agentsession.host._principals import Principals
 from agentsession.host._requests import EndTurn, Pipeline
@@ -57,7 +58,7 @@ from agentsession.protocol import (
     plain_text,
 )
 
-__all__ = ["Attached", "Turn"]
+__all__ = ["Attached", "Turn", "recorded_mode"]
 
 logger = logging.getLogger("agentsession.host")
 
@@ -69,10 +70,22 @@ _REFUSALS = 3
 class Attached:
     """What a host remembers of a session between turns."""
 
+    session: AgentSession
     cursor: int
     """The last event that the observer saw."""
     permission_mode: str = "default"
+    turn_mode: tuple[str | None, str] | None = None
+    """A turn whose options set a mode, and that mode: it holds to the end of that turn, over its pauses."""
     user_id: str | None = None
+
+
+async def recorded_mode(session: AgentSession) -> str:
+    """The permission mode that a host last set in this session; an agent's own word for it does not count."""
+    mode = "default"
+    async for event in session.events(types={"session_update"}):
+        if isinstance(event, SessionUpdate) and event.source == "host" and event.permission_mode is not None:
+            mode = event.permission_mode
+    return mode
 
 
 @dataclasses.dataclass(slots=True)
@@ -95,6 +108,7 @@ class Turn:
         self._changed = anyio.Event()
         self._has_stream = False
         self._turn_id: str | None = None
+        self._began = 0
         self._waiting = anyio.CancelScope()
         self._abort_started = False
         self._abort_done = anyio.Event()
@@ -103,6 +117,7 @@ class Turn:
         self._principals = Principals(session)
         self._requests: dict[str, ToolRequest] = {}
         self._answers: list[Answered] = []
+        self._stopped: list[Answer] = []
         self._messages: list[str] = []
         self._errors: list[Error] = []
         self._usage = UsageTotals()
@@ -112,6 +127,9 @@ class Turn:
     ) -> TurnResult:
         """Run until the turn ends, or waits for what nobody here will answer."""
         started = anyio.current_time()
+        self._began = self._session.last_seq
+        for request in () if isinstance(given, (str, MessageInput)) else self._session.pending:
+            self._set_turn_mode(request.turn_id, options)
         end: StreamEnd | None = None
         failure: Exception | None = None
         async with anyio.create_task_group() as tasks:
@@ -146,8 +164,10 @@ class Turn:
     async def abort(self, reason: str | None) -> None:
         """End the turn: host tools are cancelled, the session is aborted. Raises :class:`AbortTimeout`."""
         self._abort_started = True
-        self._cancel_serving()
+        self._stop_serving()
         try:
+            with anyio.move_on_after(self._settings.abort_grace_s):
+                await self._tell_stopped()
             await self._session.abort(reason)
         finally:
             self._abort_done.set()
@@ -189,6 +209,7 @@ class Turn:
         async with self._session.stream(message, options) as stream:
             self._has_stream = True
             self._turn_id = stream.turn_id
+            self._set_turn_mode(stream.turn_id, options)
             async for event in stream:
                 if event.seq > self._attached.cursor + 1:
                     await self._catch_up(event.seq)
@@ -220,8 +241,10 @@ class Turn:
                 self._usage.add(event)
             case Error():
                 self._errors.append(event)
-            case SessionUpdate() if event.permission_mode is not None:
+            case SessionUpdate(source="host") if event.permission_mode is not None:
                 self._attached.permission_mode = event.permission_mode
+                if event.seq > self._began:  # newer than the turn's options
+                    self._attached.turn_mode = None
             case StreamEnd() if event.reason != "input_required":
                 self._final = event
             case _:
@@ -342,9 +365,7 @@ class Turn:
         # At once and before anything is awaited: no sibling may be asked, or run, after a cancel.
         self._abort_started = True
         serving.is_sending = True
-        for other in self._serving.values():
-            if other is not serving:
-                other.scope.cancel()
+        self._stop_serving(serving)
         try:
             await self._send(end.answer)
         finally:
@@ -368,7 +389,8 @@ class Turn:
                 called = self._settings.on_answer(answer, receipt)
                 if inspect.isawaitable(called):
                     await called
-            except Exception:
+            except failures() as error:
+                raise_if_cancelled(error)
                 logger.exception("on_answer failed")
         return receipt
 
@@ -391,14 +413,30 @@ class Turn:
         for serving in self._serving.values():
             serving.scope.cancel()
 
+    def _stop_serving(self, spared: _Serving | None = None) -> None:
+        """Before an abort: cancel what is served, and keep what is to be said of the tools that run."""
+        self._stopped += self._pipeline.stopped()
+        for serving in self._serving.values():
+            if serving is not spared:
+                serving.scope.cancel()
+
+    async def _tell_stopped(self) -> None:
+        stopped, self._stopped = self._stopped, []
+        for answer in stopped:
+            try:
+                await self._send(answer)
+            except AgentSessionError as error:  # the abort that follows settles it
+                logger.debug("what became of %s could not be said: %s", answer.request_id, error.what)
+
     async def _abort_quietly(self, reason: str) -> None:
         """After a failure or cancellation here: nothing of the turn may go on unattended."""
         self._abort_started = True
-        self._cancel_serving()
+        self._stop_serving()
         if not self._has_stream or self._final is not None:
             return
         with anyio.move_on_after(self._settings.abort_grace_s, shield=True):
             try:
+                await self._tell_stopped()
                 await self._session.abort(reason)
             except AgentSessionError as error:
                 logger.warning("abort after a failure: %s", error.what)
@@ -416,8 +454,16 @@ class Turn:
             "session_id": self._session.session_id,
             "turn_id": request.turn_id,
             "user_id": self._attached.user_id,
-            "permission_mode": self._attached.permission_mode,
+            "permission_mode": self._mode(request.turn_id),
         }
+
+    def _mode(self, turn_id: str | None) -> str:
+        chosen = self._attached.turn_mode
+        return chosen[1] if chosen is not None and chosen[0] == turn_id else self._attached.permission_mode
+
+    def _set_turn_mode(self, turn_id: str | None, options: ExecutionOptions | None) -> None:
+        if options is not None and options.permission_mode is not None:
+            self._attached.turn_mode = (turn_id, options.permission_mode)
 
     async def _find_request(self, request_id: str) -> ToolRequest | None:
         found = self._requests.get(request_id)

@@ -236,7 +236,7 @@ def test_a_signal_aborts_the_turn_and_has_its_exit_code(number: signal.Signals, 
     _, rest = process.communicate(timeout=60)
     assert process.returncode == code
     assert "aborted" in rest
-    assert "UNKNOWN" in rest or "CANCELLED" in rest
+    assert "UNKNOWN" in rest or "CANCELLED" in rest  # whether the tool had begun when the signal came
 
 
 def test_a_paused_question_waits_in_the_store_and_the_command_that_resumes_is_printed(

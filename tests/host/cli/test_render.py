@@ -96,6 +96,14 @@ def test_a_call_that_was_cut_off_is_unknown_and_never_called_cancelled() -> None
     assert "UNKNOWN  had started, effects not known" in line
 
 
+def test_a_host_tool_that_its_host_stopped_is_unknown() -> None:
+    scene = Scene()
+    call(scene, "r1", "run_tests")
+    stopped = {"error": {"code": "cancelled", "message": "the tool was stopped; its effects may be partial"}}
+    (line,) = scene.feed(ToolResponse, request_id="r1", name="run_tests", status="failed", is_error=True, data=stopped)
+    assert "UNKNOWN  had started, effects not known" in line
+
+
 def test_a_sub_agent_is_announced_and_its_lines_are_set_off() -> None:
     scene = Scene()
     scene.feed(AgentStart, agent_id="coder")

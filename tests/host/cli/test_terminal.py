@@ -160,7 +160,7 @@ def test_ctrl_c_in_a_tool_makes_it_unknown_and_the_next_turn_works_and_a_second_
         at.type("\x03")
         text = at.wait_for("aborted")
         assert "^C stopping; Ctrl-C again leaves" in text
-        assert re.search(r"\[1\] wait_long +(UNKNOWN|CANCELLED)", text)
+        assert re.search(r"\[1\] wait_long +UNKNOWN", text)
         at.type("And now?\r")
         at.wait_for("Next turn works")
         at.wait_for("completed")

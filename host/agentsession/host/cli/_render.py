@@ -17,7 +17,7 @@ from typing import Any
 
 from agentsession.host.cli._blocks import indented, output_block, output_text, part_lines, question_block
 from agentsession.host.cli._lines import Line, Style, View, line
-from agentsession.host.cli._shapes import as_list
+from agentsession.host.cli._shapes import as_list, as_object
 from agentsession.host.cli._speech import Speech
 from agentsession.host.cli._text import call_title, cells, count, cut, escape, plural, seconds, wrap
 from agentsession.host.cli._totals import Totals, at
@@ -231,7 +231,7 @@ class Renderer:
             self.calls[event.request_id] = call
         call.done, self._last_call = True, call.number
         call.output = output_text(event.content, event.data, "data" in event.model_fields_set)
-        status = "failed" if event.is_error and event.status == "completed" else event.status
+        status = _status(event)
         word, style = _STATUS.get(status, (escape(status).upper(), "warn"))
         rows = escape(call.output).rstrip("\n").split("\n") if call.output.strip() else []
         note = self._note(call, event, status, rows)
@@ -356,6 +356,14 @@ class Renderer:
         if cells(head + tail + more) <= self.view.width:
             return [line((head, style), tail + more)]
         return [line((head, style), tail), line(f" {more}")]
+
+
+def _status(event: ToolResponse) -> str:
+    """What became of a call. A host that stops its own tool can only answer with an error that says so."""
+    if event.is_error and event.status in ("completed", "failed"):
+        error = as_object((as_object(event.data) or {}).get("error")) or {}
+        return "unknown" if error.get("code") == "cancelled" else "failed"
+    return event.status
 
 
 def by_whom(by: str | None) -> str:
