@@ -17,11 +17,19 @@ import anyio.from_thread
 
 from agentsession.protocol import Content, ToolProgress, as_content, to_json
 
-__all__ = ["ToolCancelled", "ToolContext"]
+__all__ = ["ToolCancelled", "ToolContext", "tool_threads"]
 
 logger = logging.getLogger("agentsession.host")
 
 _PROGRESS_KEPT = 64
+
+
+_threads: dict[threading.Thread, str] = {}
+
+
+def tool_threads() -> dict[threading.Thread, str]:
+    """The worker threads of this process in which a tool runs now, and the tool's name."""
+    return dict(_threads)
 
 
 class ToolCancelled(Exception):
@@ -138,11 +146,13 @@ class ToolContext:
         Returned, not raised: a future cannot carry a StopIteration, and a SystemExit must not travel through the loop.
         """
         self._thread_running = True
+        _threads[threading.current_thread()] = self.tool_name
         try:
             return False, call()
         except (Exception, SystemExit) as error:  # noqa: BLE001 - handed to the caller, who raises it
             return True, error
         finally:
             self._thread_running = False
+            _threads.pop(threading.current_thread(), None)
             if self.cancelled:
                 logger.info("tool %r ended after it was given up (%s)", self.tool_name, self.request_id)

@@ -52,7 +52,42 @@ def test_a_look_up_loads_no_agent_framework_no_terminal_library_and_no_database(
         (["run", "scripted_agents:Say", "-p", "x"], 2, "not-an-agent", "agentsession run scripted_agents:"),
         (["run", "./scripted_agents.py:worker", "-p", "x"], 2, "usage", "agentsession run scripted_agents:worker"),
         (["run", "broken_agent:agent", "-p", "x"], 2, "module-broken", "python -c 'import broken_agent'"),
-        (["run", "scripted_agents:worker", "-p", "x", "--tools", "host_tools:READS"], 2, "tools-invalid", "explain"),
+        (["run", "leaving_agent:agent", "-p", "x"], 2, "module-broken", "python -c 'import leaving_agent'"),
+        (["run", "odd_modules:leave", "-p", "x"], 2, "module-broken", "--debug"),
+        (["run", "../other/agents.py:agent", "-p", "x"], 2, "usage", "cd ../other && agentsession run agents:agent"),
+        (["run", "/srv/my agents/a.py", "-p", "x"], 2, "usage", "cd '/srv/my agents' && agentsession run a:agent"),
+        (
+            ["run", "scripted_agents:worker", "-p", "x", "--tools", "host_tools:READS"],
+            2,
+            "tools-invalid",
+            "host_tools:tools",
+        ),
+        (
+            ["run", "scripted_agents:worker", "-p", "x", "--tools", "host_tools:tols"],
+            2,
+            "tools-invalid",
+            "host_tools:tools",
+        ),
+        (
+            ["run", "scripted_agents:worker", "-p", "x", "--tools", "host_tools"],
+            2,
+            "tools-invalid",
+            "--tools host_tools:",
+        ),
+        (
+            ["run", "scripted_agents:worker", "-p", "x", "--tools", "host_tool:tools"],
+            2,
+            "module-missing",
+            "host_tools:tools",
+        ),
+        (
+            ["run", "scripted_agents:worker", "-p", "x", "--tools", "odd_modules:make_tools"],
+            2,
+            "module-broken",
+            "--debug",
+        ),
+        (["explain", "LIFE-99"], 2, "unknown-id", "agentsession explain LIFE-"),
+        (["explain", "nope"], 2, "unknown-id", "agentsession rules"),
         (["run", "scripted_agents:worker", "-p", " "], 2, "usage", "-p"),
         (["run", "scripted_agents:worker", "-p", "x", "--session", "s-1"], 2, "usage", "--store"),
         (["run", "scripted_agents:worker"], 2, "no-prompt", "agentsession run scripted_agents:worker -p"),
@@ -71,6 +106,100 @@ def test_a_mistake_is_named_and_ends_in_something_to_type(
     assert done.stderr.startswith(f"error[{error}]: ")
     assert fix in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("target", "what"),
+    [
+        ("odd_modules:nothing", "odd_modules:nothing() returned None"),
+        ("odd_modules:needs", "odd_modules:needs is a function that needs arguments: settings"),
+        ("scripted_agents:make_later", "scripted_agents:make_later is an async function"),
+        ("scripted_agents:Say", "scripted_agents:Say is a class"),
+    ],
+)
+def test_what_is_no_agent_is_said_in_its_own_words(command: Command, target: str, what: str) -> None:
+    done = command("run", target, "-p", "x")
+    assert done.stderr.startswith(f"error[not-an-agent]: {what}\n")
+
+
+@pytest.mark.parametrize(
+    ("target", "what"),
+    [
+        ("odd_modules:mixed", "item 2 of odd_modules:mixed is of type int"),
+        ("odd_modules:make_tools_later", "odd_modules:make_tools_later is an async function"),
+        ("odd_modules:make_tools", "odd_modules:make_tools() failed: ValueError: no database"),
+        ("odd_modules:tools", "two tools are called 'scale'"),
+    ],
+)
+def test_what_is_no_tool_is_said_in_its_own_words(command: Command, target: str, what: str) -> None:
+    done = command("run", "scripted_agents:worker", "--tools", target, "-p", "x")
+    assert what in done.stderr.splitlines()[0]
+    assert done.returncode == 2
+
+
+def test_whatever_can_be_called_is_a_tool(command: Command) -> None:
+    done = command("run", "scripted_agents:worker", "--tools", "odd_modules:callables", "-p", "x")
+    assert done.returncode == 0
+
+
+def test_a_wrong_choice_is_told_without_the_words_of_a_library(command: Command) -> None:
+    done = command("run", "scripted_agents:worker", "--on-ask", "foo")
+    assert "Invalid value for '--on-ask': 'foo' is not one of 'deny', 'pause'" in done.stderr
+
+
+def test_a_module_may_run_an_event_loop_of_its_own_while_it_is_imported(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "looping.py").write_text(
+        "import asyncio\nfrom agentsession.adapters.scripted import Say, ScriptedExecutor\n"
+        "async def make():\n    return ScriptedExecutor([[Say('Made.')]])\nagent = asyncio.run(make())\n"
+    )
+    assert command("run", "looping:agent", "-p", "x", cwd=tmp_path).stdout == "Made.\n"
+
+
+def test_ctrl_c_while_a_module_is_imported_leaves_at_once(tmp_path: Path) -> None:
+    (tmp_path / "slow_import.py").write_text(
+        "import threading\nprint('importing', flush=True)\nthreading.Event().wait()\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-m", "agentsession.host.cli", "run", "slow_import:agent", "-p", "x"],
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        text=True,
+    )
+    assert process.stderr is not None
+    assert process.stderr.readline() == "importing\n"
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 130
+    assert process.stderr.read() == ""
+    process.stderr.close()
+
+
+@pytest.mark.parametrize("sent", [1, 2])
+def test_a_tool_that_no_signal_can_stop_does_not_keep_the_command(tmp_path: Path, sent: int) -> None:
+    (tmp_path / "stuck_tools.py").write_text(
+        "import threading\nfrom agentsession.host import tool\n"
+        "@tool(read_only=True)\ndef wait_long() -> str:\n"
+        "    print('begun', flush=True)\n    threading.Event().wait()\n    return ''\n"
+    )
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "agentsession.host.cli", "run", "scripted_agents:slow"),
+            *("--tools", "stuck_tools:wait_long", "-p", "x"),
+        ],
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(PROJECT)},
+        text=True,
+    )
+    assert process.stderr is not None
+    seen = ""
+    while "begun" not in seen:
+        seen += process.stderr.readline()
+    for _ in range(sent):
+        process.send_signal(signal.SIGINT)
+    _, rest = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in rest
+    assert sent == 2 or "left behind" in rest
 
 
 def test_a_broken_module_is_named_with_file_line_and_cause_and_debug_shows_the_traceback(command: Command) -> None:

@@ -13,11 +13,11 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
-from agentsession.host.cli._load import load_object, members
+from agentsession.host.cli._load import Kind, call_factory, kind_of, load_object, members, needed_arguments
 from agentsession.host.cli._out import CommandError
 from agentsession.protocol import AgentExecutor
 
-__all__ = ["check_credentials", "find_executor", "is_agent", "load_executor"]
+__all__ = ["AGENT", "check_credentials", "find_executor", "is_agent", "load_executor"]
 
 _GROUP: Final = "agentsession.executors"
 _ADAPTER_BY_PACKAGE: Final = {"google.adk": "adk"}
@@ -29,7 +29,7 @@ _ADK_DEFAULT_MODEL: Final = "gemini"
 
 def load_executor(target: str, command: str) -> AgentExecutor:
     """The executor for ``MODULE:NAME``: an ADK agent or App, an executor, or a function that returns one of these."""
-    return find_executor(load_object(target, command, is_agent), target, command)
+    return find_executor(load_object(target, command, AGENT), target, command)
 
 
 def find_executor(found: Any, target: str, command: str, *, store: str | None = None) -> AgentExecutor:
@@ -38,10 +38,8 @@ def find_executor(found: Any, target: str, command: str, *, store: str | None = 
     With ``store``, the file of the record, an adapter that keeps sessions of its own keeps them in a file beside it, if
     its class has ``kept_in(agent, path)``: without them the record alone could not be continued.
     """
-    if not is_agent(found) and inspect.isroutine(found):
-        found = _call_factory(found, target, command)
     if not is_agent(found):
-        raise _not_an_agent(found, target, command)
+        found = _made(found, target, command)
     if _is_executor(found):
         return cast(AgentExecutor, found)
     executor_class = _adapter(_adapter_key(found) or "", target)
@@ -55,6 +53,15 @@ def is_agent(found: Any) -> bool:
     if isinstance(found, type) or inspect.ismodule(found) or inspect.isroutine(found):
         return False
     return _is_executor(found) or _adapter_key(found) is not None
+
+
+AGENT: Final = Kind(
+    noun="an agent",
+    error="not-an-agent",
+    expected="an ADK agent, App, an executor, or a function without arguments that returns one",
+    fits=is_agent,
+)
+"""What ``MODULE:AGENT`` names."""
 
 
 def _is_executor(found: object) -> bool:
@@ -71,43 +78,24 @@ def _adapter_key(found: Any) -> str | None:
     return None
 
 
-def _call_factory(found: Any, target: str, command: str) -> Any:
-    try:
-        signature = inspect.signature(found)
-        needed = [name for name, parameter in signature.parameters.items() if _must_be_given(parameter)]
-    except (TypeError, ValueError):
-        needed = ["?"]
-    if needed or inspect.iscoroutinefunction(found):
-        raise _not_an_agent(found, target, command)
-    try:
-        return found()
-    except Exception as error:
-        if hasattr(error, "headline"):
-            raise
-        raise CommandError(
-            f"{target}() failed: {type(error).__name__}: {error}",
-            id="module-broken",
-            where=f"{command} {target}",
-            fix="add --debug for the traceback",
-        ) from error
+def _made(found: Any, target: str, command: str) -> Any:
+    """The agent that a factory returns."""
+    if not inspect.isroutine(found) or inspect.iscoroutinefunction(found) or needed_arguments(found):
+        raise _not_an_agent(f"{target} is {kind_of(found)}", target, command)
+    made = call_factory(found, target, command)
+    if not is_agent(made):
+        what = "None" if made is None else f"what is {kind_of(made)}"
+        raise _not_an_agent(f"{target}() returned {what}", target, command)
+    return made
 
 
-def _must_be_given(parameter: inspect.Parameter) -> bool:
-    return parameter.default is parameter.empty and parameter.kind not in (
-        parameter.VAR_POSITIONAL,
-        parameter.VAR_KEYWORD,
-    )
-
-
-def _not_an_agent(found: Any, target: str, command: str) -> CommandError:
+def _not_an_agent(what: str, target: str, command: str) -> CommandError:
     module = sys.modules.get(target.partition(":")[0])
     near = members(module, is_agent) if module is not None else []
-    kind = "a function" if inspect.isroutine(found) else "a class" if inspect.isclass(found) else None
-    kind = kind or ("a module" if inspect.ismodule(found) else f"of type {type(found).__name__}")
     return CommandError(
-        f"{target} is {kind}",
+        what,
         id="not-an-agent",
-        expected="an ADK agent, App, an executor, or a function without arguments that returns one",
+        expected=AGENT.expected,
         fix=f"agentsession {command} {near[0]}" if near else f"agentsession {command} MODULE:NAME",
     )
 

@@ -24,7 +24,7 @@ from agentsession.host.cli._out import error_text
 from agentsession.host.cli._questions import Answered, ApprovalQuestion, Edit, Question, Say, ShowAll, Steer
 from agentsession.host.cli._render import Renderer
 from agentsession.host.cli._screen import Screen, printed_above
-from agentsession.host.cli._setup import CommandPolicy, RunOptions, make_host, open_session, open_store, prepare
+from agentsession.host.cli._setup import CommandPolicy, Loaded, RunOptions, make_host, open_session, open_store
 from agentsession.host.cli._signals import signals
 from agentsession.host.cli._text import count, cut, escape
 from agentsession.protocol import (
@@ -50,14 +50,12 @@ _HELP = (
 )
 
 
-async def run_interactive(options: RunOptions, screen: Screen | None = None, clock: Clock = time.monotonic) -> Exit:
+async def run_interactive(options: RunOptions, loaded: Loaded, clock: Clock = time.monotonic) -> Exit:
     """Talk to the agent until the person leaves."""
-    executor, _ = prepare(options)
-    if screen is None:
-        screen = _screen_for(options)
+    executor, screen = loaded.executor, _screen_for(options)
     policy = CommandPolicy(options)
     talk = Conversation(screen, policy, clock)
-    host = make_host(options, policy=policy, channel=talk, observer=talk.event)
+    host = make_host(options, loaded.tools, policy=policy, channel=talk, observer=talk.event)
     async with open_store(options) as store, executor:
         session, options = await open_session(host, executor, options, store)
         talk.attach(host, session, options)

@@ -6,13 +6,16 @@ it needs typer; ``_error_table``, ``_exit_codes``, ``_out``.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
 from typing import Any
 
+from agentsession.host._toolcontext import tool_threads
 from agentsession.host.cli._exit_codes import Exit
 from agentsession.host.cli._out import CommandError, Out, ReaderGone, error_object, error_text, exit_of
+from agentsession.host.cli._text import escape
 
 __all__ = ["main"]
 
@@ -21,7 +24,13 @@ _EXTRA = 'pip install "agent-session-protocol[cli]"'
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code. Never raises: an error is one text on stderr, or JSON on stdout."""
-    args = list(sys.argv[1:] if argv is None else argv)
+    code = _main(list(sys.argv[1:] if argv is None else argv))
+    if argv is None:
+        _leave_threads_behind(code)
+    return code
+
+
+def _main(args: list[str]) -> int:
     debug = "--debug" in args
     try:
         return int(_run(args))
@@ -60,6 +69,20 @@ def _run(args: list[str]) -> int:
     return code if isinstance(code, int) else Exit.COMPLETED
 
 
+def _leave_threads_behind(code: int) -> None:
+    """End the process if a tool that was given up still runs: the interpreter would wait for its thread for ever."""
+    left = tool_threads()
+    if not left:
+        return
+    names = ", ".join(sorted({name or "a tool" for name in left.values()}))
+    with contextlib.suppress(ReaderGone, OSError, ValueError):
+        Out(sys.stderr).text(escape(f"left behind, still running: {names}").replace("\n", " ") + "\n")
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
+
+
 def _usage_error(error: Any) -> BaseException | None:
     """What typer (or click, which older releases of it use) raises, in our form. Told by shape: both have both."""
     if type(error).__name__ == "Abort":
@@ -68,7 +91,9 @@ def _usage_error(error: Any) -> BaseException | None:
         return None
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "agentsession"
-    return CommandError(str(error.format_message()).rstrip("."), where=command, fix=f"{command} --help")
+    # "Value error, " is pydantic's, which newer releases of typer use.
+    message = str(error.format_message()).rstrip(".").replace(": Value error, ", ": ")
+    return CommandError(message, where=command, fix=f"{command} --help")
 
 
 def _report(error: BaseException, *, as_json: bool, debug: bool) -> None:

@@ -16,7 +16,7 @@ from agentsession.host.cli._exit_codes import Exit, exit_code
 from agentsession.host.cli._lines import line
 from agentsession.host.cli._out import Out, ReaderGone
 from agentsession.host.cli._render import Renderer
-from agentsession.host.cli._setup import CommandPolicy, RunOptions, make_host, open_session, open_store, prepare
+from agentsession.host.cli._setup import CommandPolicy, Loaded, RunOptions, make_host, open_session, open_store
 from agentsession.host.cli._signals import signals
 from agentsession.host.cli._text import escape
 from agentsession.protocol import AgentSession, Answer, Event, Receipt, ToolRequest, dump_event
@@ -24,12 +24,13 @@ from agentsession.protocol import AgentSession, Answer, Event, Receipt, ToolRequ
 __all__ = ["receipt_line", "run_once"]
 
 
-async def run_once(options: RunOptions, out: Out) -> Exit:
+async def run_once(options: RunOptions, loaded: Loaded, out: Out) -> Exit:
     """Run one turn, and return the exit code of its end. ``out`` is the real stdout, whatever user code prints to."""
-    executor, _ = prepare(options)
+    executor = loaded.executor
     view = _Once(options, out)
     host = make_host(
         options,
+        loaded.tools,
         policy=CommandPolicy(options),
         observer=view.event,
         on_answer=view.receipt if options.as_json else None,

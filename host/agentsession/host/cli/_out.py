@@ -50,7 +50,7 @@ class Out:
         environ = os.environ if environ is None else environ
         self.stream = stream
         self.is_tty = stream.isatty()
-        self.colored = color_wanted(color, self.is_tty, os.environ)
+        self.colored = color_wanted(color, self.is_tty, environ)
         self.glyphs: Glyphs = glyphs_for(stream.encoding)
         with contextlib.suppress(AttributeError, ValueError):
             stream.reconfigure(errors="replace")  # type: ignore[attr-defined]  # TextIOWrapper has it, TextIO does not

@@ -18,7 +18,7 @@ from agentsession.host._host import Host
 from agentsession.host.cli._exit_codes import Exit, exit_code
 from agentsession.host.cli._once import receipt_line
 from agentsession.host.cli._out import CommandError, Out, ReaderGone, error_object
-from agentsession.host.cli._setup import RunOptions, open_session, open_store, prepare
+from agentsession.host.cli._setup import Loaded, RunOptions, open_session, open_store
 from agentsession.host.cli._shapes import as_list, as_object, is_list
 from agentsession.host.cli._signals import signals
 from agentsession.host.cli._stdin import read_stdin
@@ -39,13 +39,13 @@ from agentsession.protocol import (
     parse_json,
 )
 
-__all__ = ["run_program"]
+__all__ = ["refuse_tools", "run_program"]
 
 _CALLS: Final = ("stream", "respond", "steer", "update", "abort", "close")
 
 
-async def run_program(options: RunOptions, out: Out) -> Exit:
-    """Serve calls until ``close``, the end of input, or a signal; returns the exit code of the last stream's end."""
+def refuse_tools(options: RunOptions) -> None:
+    """Raise for ``--tools``: here the program runs them."""
     if options.tools is not None:
         raise CommandError(
             "--tools needs --prompt",
@@ -53,7 +53,11 @@ async def run_program(options: RunOptions, out: Out) -> Exit:
             expected="with --json and no --prompt, the program on stdin runs the tools",
             fix='declare them in a call: {"call":"stream","options":{"tools":[...]},"input":[...]}',
         )
-    executor, _ = prepare(options)
+
+
+async def run_program(options: RunOptions, loaded: Loaded, out: Out) -> Exit:
+    """Serve calls until ``close``, the end of input, or a signal; returns the exit code of the last stream's end."""
+    executor = loaded.executor
     async with open_store(options) as store, executor:
         session, _ = await open_session(Host(), executor, options, store)
         server = _Server(session, out)

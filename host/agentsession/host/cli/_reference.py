@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Iterable
 from typing import Any, Literal
 
@@ -62,6 +63,7 @@ def explain(out: Out, wanted: str | None, *, everything: bool) -> None:
     if wanted is None:
         raise CommandError("explain what?", where="explain", fix="agentsession explain LIFE-05")
     name = wanted.strip().removeprefix("error").strip("[]:")
+    name = re.sub(r"^([A-Za-z]+)-(\d)$", r"\1-0\2", name)  # LIFE-5
     if name.upper() in RULES:
         out.lines(_rule_lines(RULES[name.upper()], out.width))
         return
@@ -70,7 +72,7 @@ def explain(out: Out, wanted: str | None, *, everything: bool) -> None:
         parts = (("why", entry.why), ("fix", entry.fix), ("exit code", str(int(entry.exit))))
         out.lines(_paragraphs(entry.id, entry.sentence, parts, out.width))
         return
-    near = difflib.get_close_matches(name.lower(), [*ERRORS, *(key.lower() for key in RULES)], n=1)
+    near = difflib.get_close_matches(name.lower(), [*ERRORS, *(key.lower() for key in RULES)], n=1, cutoff=0.7)
     fix = f"agentsession explain {near[0].upper() if near[0].upper() in RULES else near[0]}" if near else None
     raise CommandError(f"no rule and no error is called {wanted!r}", id="unknown-id", fix=fix or "agentsession rules")
 

@@ -15,7 +15,7 @@ import warnings
 
 from agentsession.host.cli._exit_codes import Exit
 from agentsession.host.cli._out import CommandError, Out
-from agentsession.host.cli._setup import RunOptions
+from agentsession.host.cli._setup import RunOptions, prepare
 
 __all__ = ["quiet_libraries", "run"]
 
@@ -30,15 +30,18 @@ def run(options: RunOptions) -> Exit:
             raise CommandError("the prompt is empty", where="run --prompt", fix='-p "Fix the failing test"')
         return _once(options)
     if options.as_json:
-        from agentsession.host.cli._program import run_program
+        from agentsession.host.cli._program import refuse_tools, run_program
 
+        refuse_tools(options)
         out = Out(sys.stdout, color="never")
         with contextlib.redirect_stdout(sys.stderr):
-            return asyncio.run(run_program(options, out))
+            loaded = prepare(options)
+            return asyncio.run(run_program(options, loaded, out))
     if sys.stdin.isatty() and sys.stdout.isatty():
         from agentsession.host.cli._interactive import run_interactive
 
-        return asyncio.run(run_interactive(options))
+        loaded = prepare(options)
+        return asyncio.run(run_interactive(options, loaded))
     if options.session is not None and options.store is not None:
         return _once(options)
     raise CommandError(
@@ -55,7 +58,8 @@ def _once(options: RunOptions) -> Exit:
 
     out = Out(sys.stdout, color=options.color)
     with contextlib.redirect_stdout(sys.stderr):
-        return asyncio.run(run_once(options, out))
+        loaded = prepare(options)
+        return asyncio.run(run_once(options, loaded, out))
 
 
 def quiet_libraries(*, debug: bool) -> None:

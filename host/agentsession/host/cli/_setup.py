@@ -9,16 +9,18 @@ import contextlib
 import dataclasses
 import fnmatch
 import inspect
+import shlex
+import sys
 from collections.abc import AsyncGenerator, Sequence
-from typing import Any, Literal
+from typing import Final, Literal
 
 from agentsession.host._elicitation import ElicitationChannel
 from agentsession.host._host import Host
 from agentsession.host._policy import AnnotationPolicy, PolicyDecision, PolicyRequest
 from agentsession.host._settings import AnswerObserver, Observer
 from agentsession.host._tools import Tool, ToolBox, ToolLike, ToolProvider
-from agentsession.host.cli._agents import check_credentials, find_executor, is_agent
-from agentsession.host.cli._load import load_object
+from agentsession.host.cli._agents import AGENT, check_credentials, find_executor
+from agentsession.host.cli._load import Kind, call_factory, kind_of, load_object, members, needed_arguments
 from agentsession.host.cli._out import CommandError
 from agentsession.host.cli._paint import ColorChoice
 from agentsession.host.cli._shapes import as_list, is_list
@@ -33,7 +35,17 @@ from agentsession.protocol import (
     args_digest,
 )
 
-__all__ = ["CommandPolicy", "OnAsk", "RunOptions", "load_tools", "make_host", "open_session", "open_store", "prepare"]
+__all__ = [
+    "CommandPolicy",
+    "Loaded",
+    "OnAsk",
+    "RunOptions",
+    "load_tools",
+    "make_host",
+    "open_session",
+    "open_store",
+    "prepare",
+]
 
 OnAsk = Literal["deny", "pause"]
 
@@ -62,8 +74,13 @@ class RunOptions:
         """What continues this session in another process; ``None`` when nothing was stored."""
         if self.store is None or self.session is None:
             return None
-        tools = f" --tools {self.tools}" if self.tools else ""
-        return f"agentsession run {self.target} --store {self.store} --session {self.session}{tools}"
+        words = ["agentsession", "run", self.target, "--store", self.store, "--session", self.session]
+        for option, given in (("--tools", self.tools), ("--model", self.model)):
+            words += [option, given] if given else []
+        for option, patterns in (("--allow", self.allow), ("--deny", self.deny)):
+            words += [word for pattern in patterns for word in (option, pattern)]
+        words += ["--yes-read-only"] if self.yes_read_only else []
+        return shlex.join(words)
 
 
 class CommandPolicy:
@@ -110,15 +127,28 @@ def _key(request: PolicyRequest) -> str:
     return "\n".join(("/".join(request.principal_path), request.owner, request.tool, request.permission_mode, exact))
 
 
-def prepare(options: RunOptions, command: str = "run") -> tuple[AgentExecutor, Any]:
-    """The executor, and the object it was made from. Missing credentials are said here, before any turn."""
-    found = load_object(options.target, command, is_agent)
+@dataclasses.dataclass(frozen=True, slots=True)
+class Loaded:
+    """What the user's modules hold."""
+
+    executor: AgentExecutor
+    tools: ToolProvider
+
+
+def prepare(options: RunOptions, command: str = "run") -> Loaded:
+    """Import the agent and the tools; missing credentials are said here, before any turn.
+
+    Call it before an event loop runs: Ctrl-C then leaves at once, and a module may run a loop of its own.
+    """
+    found = load_object(options.target, command, AGENT)
     check_credentials(found, options.model)
-    return find_executor(found, options.target, command, store=options.store), found
+    executor = find_executor(found, options.target, command, store=options.store)
+    return Loaded(executor, load_tools(options.tools) if options.tools else ToolBox())
 
 
 def make_host(
     options: RunOptions,
+    tools: ToolProvider,
     *,
     policy: CommandPolicy,
     channel: ElicitationChannel | None = None,
@@ -127,7 +157,7 @@ def make_host(
 ) -> Host:
     """A host with the tools and the policy of the command line."""
     return Host(
-        tools=load_tools(options.tools) if options.tools else (),
+        tools=tools,
         policy=policy,
         channel=channel,
         observer=observer,
@@ -138,21 +168,54 @@ def make_host(
 
 def load_tools(target: str) -> ToolProvider:
     """The tools that ``MODULE:NAME`` stands for: one, a list, a box, or a function that returns one of the latter."""
-    found = load_object(target, "run --tools", lambda item: isinstance(item, (Tool, ToolBox)))
+    found = load_object(target, "run --tools", TOOLS)
     if inspect.isfunction(found) and "Tool" in str(found.__annotations__.get("return", "")):
-        found = found()
+        if inspect.iscoroutinefunction(found) or needed_arguments(found):
+            raise _no_tools(target, f"{target} is {kind_of(found)}")
+        found = call_factory(found, target, "run --tools")
     if isinstance(found, ToolProvider):
         return found
-    listed: list[ToolLike] = as_list(found) if is_list(found) else [found]
-    if not all(isinstance(item, (Tool, tuple)) or inspect.isroutine(item) for item in listed) or not listed:
-        raise CommandError(
-            f"{target} is of type {type(found).__name__}",
-            id="tools-invalid",
-            where="--tools",
-            expected="a function, a list of functions, or a function that returns list[Tool]",
-            fix="agentsession explain tools-invalid",
-        )
+    if not is_list(found):
+        if not _is_tool(found):
+            raise _no_tools(target, f"{target} is {kind_of(found)}")
+        return ToolBox([found])
+    listed: list[ToolLike] = as_list(found)
+    if not listed:
+        raise _no_tools(target, f"{target} is empty")
+    for number, item in enumerate(listed, start=1):
+        if not _is_tool(item):
+            raise _no_tools(target, f"item {number} of {target} is {kind_of(item)}")
     return ToolBox(listed)
+
+
+def _is_tool(item: object) -> bool:
+    """What a ToolBox takes. A class can be called too, but whoever lists one has forgotten to make an object of it."""
+    return isinstance(item, (Tool, tuple)) or (callable(item) and not inspect.isclass(item))
+
+
+def _are_tools(item: object) -> bool:
+    return isinstance(item, (Tool, ToolBox)) or (is_list(item) and bool(item) and all(map(_is_tool, as_list(item))))
+
+
+TOOLS: Final = Kind(
+    noun="tools",
+    error="tools-invalid",
+    expected="a function, a list of functions, or a function without arguments that returns list[Tool]",
+    fits=_are_tools,
+)
+"""What ``--tools`` names."""
+
+
+def _no_tools(target: str, what: str) -> CommandError:
+    module = sys.modules.get(target.partition(":")[0])
+    near = [one for one in (members(module, _are_tools) if module is not None else []) if one != target]
+    return CommandError(
+        what,
+        id="tools-invalid",
+        where="--tools",
+        expected=TOOLS.expected,
+        fix=f"--tools {near[0]}" if near else "agentsession explain tools-invalid",
+    )
 
 
 @contextlib.asynccontextmanager
