@@ -7,6 +7,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import pytest
 from agentsession.host import SqliteRecordStore
 from agentsession.protocol import (
     AgentDescriptor,
+    AgentSessionError,
     ConfigurationError,
     Event,
     Initialize,
@@ -24,6 +26,7 @@ from agentsession.protocol import (
     Message,
     RecordKey,
     RecordStore,
+    SchemaError,
     SessionBusy,
     SessionExists,
     SessionNotFound,
@@ -253,6 +256,77 @@ async def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     async with SqliteRecordStore(tmp_path / "file" / "r.db") as store:
         with pytest.raises(ConfigurationError):
             await store.create(KEY)
+
+
+async def test_a_path_that_no_system_takes_is_refused() -> None:
+    async with SqliteRecordStore("records\0.db") as store:
+        with pytest.raises(ConfigurationError):
+            await store.create(KEY)
+
+
+def damage(store: SqliteRecordStore, sql: str) -> None:
+    connection = sqlite3.connect(store.path)
+    with connection:
+        connection.execute(sql)
+    connection.close()
+
+
+@pytest.mark.rule("SEC-01")
+@pytest.mark.parametrize("call", ["append", "read", "info", "list", "delete"])
+async def test_a_database_that_fails_is_an_error_with_the_file_and_without_what_was_to_be_stored(
+    sqlite: SqliteRecordStore, call: str
+) -> None:
+    await sqlite.create(KEY)
+    damage(sqlite, "DROP TABLE agentsession_events")
+    damage(sqlite, "ALTER TABLE agentsession_records RENAME COLUMN created_at TO made_at")
+    calls: dict[str, Callable[[], Awaitable[object]]] = {
+        "append": lambda: sqlite.append(KEY, [message(1, "hunter2-very-secret")], reserved_seq=1),
+        "read": lambda: sqlite.read(KEY),
+        "info": lambda: sqlite.info(KEY),
+        "list": lambda: sqlite.list("coder", "ann"),
+        "delete": lambda: sqlite.delete(KEY),
+    }
+    with pytest.raises(AgentSessionError) as caught:
+        await calls[call]()
+    assert caught.value.id == "record-store"
+    assert caught.value.where == str(sqlite.path)
+    assert "no such" in (caught.value.got or "")
+    assert "hunter2" not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_a_database_that_another_program_holds_is_told_as_that(tmp_path: Path, is_first: bool) -> None:
+    path = tmp_path / "records.db"
+    async with SqliteRecordStore(path, busy_timeout_s=0.0) as store, SqliteRecordStore(path) as other:
+        await other.create(KEY)
+        if not is_first:
+            await store.info(KEY)
+        holder = sqlite3.connect(path)
+        holder.execute("BEGIN EXCLUSIVE")
+        try:
+            with pytest.raises(AgentSessionError) as caught:
+                await store.append(KEY, [message(1)], reserved_seq=1)
+        finally:
+            holder.rollback()
+            holder.close()
+        assert (caught.value.id, caught.value.got) == ("record-store", "database is locked")
+        assert "the other program" in (caught.value.fix or "")
+
+
+async def test_an_event_that_was_damaged_in_the_database_is_named(sqlite: SqliteRecordStore) -> None:
+    await sqlite.create(KEY)
+    await sqlite.append(KEY, [message(1), message(2)], reserved_seq=2)
+    damage(sqlite, "UPDATE agentsession_events SET json = '{bad' WHERE seq = 2")
+    with pytest.raises(SchemaError) as caught:
+        await sqlite.read(KEY)
+    assert "event #2 of session s-1" in caught.value.what
+    assert caught.value.where == str(sqlite.path)
+
+
+async def test_a_cursor_beyond_every_seq_reads_nothing(store: RecordStore) -> None:
+    await store.create(KEY)
+    await store.append(KEY, [message(1)], reserved_seq=1)
+    assert await store.read(KEY, after=10**30) == []
 
 
 async def test_a_tail_is_found_by_the_key_and_not_by_reading_all(sqlite: SqliteRecordStore) -> None:

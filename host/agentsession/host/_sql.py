@@ -23,11 +23,13 @@ from anyio.lowlevel import RunVar
 
 from agentsession.host._process import ProcessMark, is_gone, this_process
 from agentsession.protocol import (
+    AgentSessionError,
     ConfigurationError,
     Event,
     InvalidInput,
     RecordInfo,
     RecordKey,
+    SchemaError,
     SessionBusy,
     SessionExists,
     SessionNotFound,
@@ -55,6 +57,8 @@ SCHEMA_VERSION: Final = 1
 
 _T = TypeVar("_T")
 _THREADS: Final = 4
+_LAST_SEQ: Final = 2**63 - 1
+"""The greatest number that a BIGINT holds."""
 _METADATA: Final = sa.MetaData()
 
 _META = sa.Table(
@@ -172,8 +176,11 @@ class SqlRecordStore:
 
         def work(connection: sa.Connection) -> builtins.list[Event]:
             record = self._row(connection, key).id
-            query = sa.select(_EVENTS.c.json).where(_EVENTS.c.record == record, _EVENTS.c.seq > after)
-            return [parse_event(text) for text in connection.scalars(query.order_by(_EVENTS.c.seq).limit(limit))]
+            query = sa.select(_EVENTS.c.seq, _EVENTS.c.json).where(
+                _EVENTS.c.record == record, _EVENTS.c.seq > min(after, _LAST_SEQ)
+            )
+            rows = connection.execute(query.order_by(_EVENTS.c.seq).limit(limit))
+            return [self._parse(row.json, row.seq, key) for row in rows]
 
         return await self._read(work)
 
@@ -273,8 +280,37 @@ class SqlRecordStore:
 
     def _transact(self, work: Callable[[sa.Connection], _T], write: bool) -> _T:
         self._get_ready()
-        with self._transaction(write=write) as connection:
-            return work(connection)
+        try:
+            with self._transaction(write=write) as connection:
+                return work(connection)
+        except sqlalchemy.exc.DBAPIError as error:
+            error.hide_parameters = True  # its text would hold the events
+            if isinstance(error, sqlalchemy.exc.IntegrityError):
+                raise  # the caller's to explain
+            raise self._failed(error) from error
+
+    def _failed(self, error: sqlalchemy.exc.DBAPIError) -> AgentSessionError:
+        got = str(error.orig)
+        if "locked" in got or "busy" in got:
+            fix = "end the other program that writes to it, then go on: what was acknowledged is stored"
+        else:
+            fix = "mend the database (disk, rights, a copy of it), then load the session"
+        return AgentSessionError(
+            "the record database failed", where=self._describe(), got=got, fix=fix, id="record-store"
+        )
+
+    def _parse(self, text: str, seq: int, key: RecordKey) -> Event:
+        try:
+            return parse_event(text)
+        except SchemaError as error:
+            raise SchemaError(
+                f"event #{seq} of session {key.session_id} cannot be read: {error.what}",
+                where=self._describe(),
+                got=error.got,
+                expected=error.expected,
+                fix="restore the database from a copy",
+                id=error.id,
+            ) from error
 
     async def _in_thread(self, function: Callable[..., _T], *args: Any) -> _T:
         # A limiter of its own, one for each event loop: what fills the default one must not hold up the record.
@@ -295,6 +331,8 @@ class SqlRecordStore:
                     _METADATA.create_all(connection)
                     self._check_version(connection)
             except sqlalchemy.exc.DBAPIError as error:
+                if "locked" in str(error.orig):
+                    raise self._failed(error) from error
                 raise ConfigurationError(
                     "the record database cannot be used",
                     where=self._describe(),

@@ -19,7 +19,6 @@ from sqlalchemy.event import listen  # isort: skip
 
 __all__ = ["SqliteRecordStore"]
 
-_BUSY_TIMEOUT_S: Final = 30.0
 _BEGIN: Final = "agentsession_begin"
 
 
@@ -27,10 +26,10 @@ class SqliteRecordStore(SqlRecordStore):
     """Keeps records in the SQLite file ``path``, which is made on first use, with mode 0600.
 
     Several processes may use the file at once: the write-ahead log lets readers read while one writes, and a writer
-    waits up to 30 s for another. The file must be on a local disk.
+    waits up to ``busy_timeout_s`` for another. The file must be on a local disk.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, busy_timeout_s: float = 30.0) -> None:
         self.path = Path(path).expanduser()
         if str(path) in ("", ":memory:"):
             raise ConfigurationError(
@@ -38,7 +37,8 @@ class SqliteRecordStore(SqlRecordStore):
             )
         engine = sa.create_engine(
             sa.URL.create("sqlite", database=str(self.path)),
-            connect_args={"timeout": _BUSY_TIMEOUT_S, "check_same_thread": False},
+            connect_args={"timeout": busy_timeout_s, "check_same_thread": False},
+            hide_parameters=True,  # an error's text would hold the events
         )
         listen(engine, "connect", _on_connect)
         listen(engine, "begin", _on_begin)
@@ -53,9 +53,10 @@ class SqliteRecordStore(SqlRecordStore):
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             # The log and its index get the file's own mode from SQLite.
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+            got = error.strerror if isinstance(error, OSError) else str(error)
             raise ConfigurationError(
-                "the record file cannot be opened", where=str(self.path), got=error.strerror, fix="name another file"
+                "the record file cannot be opened", where=str(self.path), got=got, fix="name another file"
             ) from error
 
     def _after_delete(self) -> None:

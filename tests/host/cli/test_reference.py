@@ -10,6 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from tests.host.cli.command import Command
 
+from agentsession.host._outcome import ERROR_CODES
 from agentsession.host.cli._error_table import ERRORS, errors_page, exit_for
 from agentsession.host.cli._exit_codes import EXIT_BY_REASON, MEANINGS, Exit, exit_code, exit_codes_table
 from agentsession.protocol import RULES, AgentSessionError, StreamEnd
@@ -35,6 +36,15 @@ def test_every_error_class_is_explained() -> None:
         return {of.default_id}.union(*(classes(child) for child in of.__subclasses__()))
 
     assert classes(AgentSessionError) <= set(ERRORS)
+
+
+def test_every_code_of_a_denial_or_of_a_failed_call_is_explained() -> None:
+    found = set(ERROR_CODES)
+    for file in (ROOT / "host/agentsession/host").glob("*.py"):
+        text = file.read_text(encoding="utf-8")
+        found |= set(re.findall(r'(?:reason=|\.no\(|why = |request, )f?"([a-z]+_[a-z_]+)[":]', text))
+    assert {"no_channel", "policy_error", "invalid_edit", "unsupported_needs"} <= found
+    assert found - set(ERRORS) == {"not_scripted"}  # only tests and demos have a script
 
 
 def test_every_entry_says_what_why_and_what_to_do() -> None:
@@ -65,7 +75,9 @@ def test_the_exit_codes_on_the_page_of_the_command_are_current() -> None:
     assert exit_codes_table() in (ROOT / "docs/reference/cli.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("wanted", ["LIFE-05", "life-05", "error[bad-json]", "bad-json", "[session-busy]"])
+@pytest.mark.parametrize(
+    "wanted", ["LIFE-05", "life-05", "error[bad-json]", "bad-json", "[session-busy]", "LIFE-5", "no_channel"]
+)
 def test_an_id_is_explained_however_it_was_copied(command: Command, wanted: str) -> None:
     done = command("explain", wanted)
     assert done.returncode == 0

@@ -23,7 +23,8 @@ class ErrorEntry:
     sentence: str
     why: str
     fix: str
-    exit: Exit = Exit.FAILED
+    exit: Exit | None = Exit.FAILED
+    """``None``: it ends nothing. A denial or the error of one call is told to the model, and the turn goes on."""
 
 
 _USAGE = Exit.USAGE
@@ -330,14 +331,115 @@ _EXECUTORS: Final = (
     ),
     ErrorEntry(
         "record-store",
-        "The record could not be stored, and the session was stopped.",
-        "What cannot be stored is not shown either: the record is the truth.",
+        "The record could not be stored or read, and the session was stopped.",
+        "What cannot be stored is not shown either: the record is the truth. Another program holds a locked database.",
         "Mend the store (disk, rights, connection), then load the session.",
     ),
 )
 
+_CALLS: Final = (
+    ErrorEntry(
+        "no_channel",
+        "A call or a question needed a person, and nobody could be asked.",
+        "There is no terminal, or the host has no channel. What would be asked is denied.",
+        "Allow the tool by name (`--allow GLOB`), leave it waiting (`--on-ask pause`), or run it at a terminal.",
+        None,
+    ),
+    ErrorEntry(
+        "policy_error",
+        "The policy failed or returned no decision, so the call was denied.",
+        "An exception, a condition that failed or must be awaited, or a value that is no decision.",
+        "Mend the policy; at level debug the logger `agentsession.host` has the traceback.",
+        None,
+    ),
+    ErrorEntry(
+        "unknown_decision",
+        "The policy said a word that this host does not know, so the call was denied.",
+        "The words are allow, ask_user and deny, spelled exactly so.",
+        "Mend the policy.",
+        None,
+    ),
+    ErrorEntry(
+        "channel_error",
+        "Asking the person failed, so the answer is no.",
+        "The channel raised an exception, or what it waited for was cancelled.",
+        "Mend the channel; at level debug the logger `agentsession.host` has the traceback.",
+        None,
+    ),
+    ErrorEntry(
+        "unclear_answer",
+        "What the channel returned is no clear answer, so it is a no.",
+        "Only `Approval.yes()` and `True` are a yes; a question takes an `ElicitationAnswer`.",
+        "Return one of these from the channel.",
+        None,
+    ),
+    ErrorEntry(
+        "invalid_edit",
+        "The arguments that a person edited do not fit, three times over, so the call was denied.",
+        "They are checked like the model's own: JSON, then the tool's schema.",
+        "Edit them again when the model asks again; `explain invalid_arguments` says what is checked.",
+        None,
+    ),
+    ErrorEntry(
+        "unsupported_needs",
+        "The agent asks for something that this host does not know, so the call was denied.",
+        "A request needs a result or a grant; another executor may know more.",
+        "Use a release of agent-session-protocol that knows it.",
+        None,
+    ),
+    ErrorEntry(
+        "host_error",
+        "The host itself failed at this request; nobody granted it.",
+        "A defect of the host, or an answer that the session refused.",
+        "The logger `agentsession.host` has the traceback.",
+        None,
+    ),
+    ErrorEntry(
+        "invalid_arguments",
+        "The arguments of a call do not fit the tool's schema; nothing ran.",
+        "The model was told the place, a JSON pointer, and what was expected.",
+        "Nothing, if the model tries again. If it does so in vain, describe the arguments better.",
+        None,
+    ),
+    ErrorEntry(
+        "unknown_tool",
+        "The host has no tool of this name; nothing ran.",
+        "The model invented it, or the tool was not offered.",
+        "Offer it: `--tools MODULE:NAME`, or `Host(tools=[...])`.",
+        None,
+    ),
+    ErrorEntry(
+        "tool_failed",
+        "The tool raised an exception; its effects may be partial.",
+        "The model was told the exception's type, and its message unless the host hides it.",
+        "Mend the tool; the logger `agentsession.host` has the traceback.",
+        None,
+    ),
+    ErrorEntry(
+        "tool_timeout",
+        "The tool did not end in the time it may take; its effects may be partial.",
+        "A plain function that blocks cannot be stopped: `stillRunning` says that its thread goes on.",
+        "Make it faster, or give it more time: `@tool(timeout_s=...)`, `Host(tool_timeout_s=...)`.",
+        None,
+    ),
+    ErrorEntry(
+        "unserializable_result",
+        "The tool ran, and returned what JSON cannot say.",
+        "`agentsession.protocol.to_json` lists what is converted; the place is a JSON pointer.",
+        "Return JSON, a dataclass, a pydantic model or content parts.",
+        None,
+    ),
+    ErrorEntry(
+        "cancelled",
+        "The tool was stopped by an abort; its effects may be partial.",
+        "It had started, so what it did is not known. A call that had not started has the status cancelled.",
+        "Look at what the tool works on before it is called again.",
+        None,
+    ),
+)
+
 ERRORS: Final[Mapping[str, ErrorEntry]] = MappingProxyType(
-    {entry.id: entry for entry in (*_COMMAND_LINE, *_RECORDS, *_SESSIONS, *_EXECUTORS)}
+    {entry.id: entry for entry in (*_COMMAND_LINE, *_RECORDS, *_SESSIONS, *_EXECUTORS, *_CALLS)}
 )
 """Every error id, with what it means."""
 
@@ -345,7 +447,10 @@ ERRORS: Final[Mapping[str, ErrorEntry]] = MappingProxyType(
 def exit_for(error_id: str) -> Exit:
     """The exit code of an error; one that is not in the table is a failure."""
     entry = ERRORS.get(error_id)
-    return entry.exit if entry is not None else Exit.FAILED
+    return entry.exit if entry is not None and entry.exit is not None else Exit.FAILED
+
+
+_ENDS_NOTHING: Final = "No exit code: the model is told, and the turn goes on."
 
 
 def errors_page() -> str:
@@ -355,6 +460,7 @@ def errors_page() -> str:
         ("Records and input", _RECORDS),
         ("Sessions", _SESSIONS),
         ("Executors and adapters", _EXECUTORS),
+        ("Denials and failed calls", _CALLS),
     )
     out = [
         "# Errors",
@@ -369,5 +475,5 @@ def errors_page() -> str:
         out += ["", f"## {title}"]
         for entry in entries:
             out += ["", f"### {entry.id}", "", entry.sentence, entry.why, "", f"What to do: {entry.fix}"]
-            out += ["", f"Exit code: {int(entry.exit)}."]
+            out += ["", f"Exit code: {int(entry.exit)}." if entry.exit is not None else _ENDS_NOTHING]
     return "\n".join(out) + "\n"

@@ -69,7 +69,8 @@ def explain(out: Out, wanted: str | None, *, everything: bool) -> None:
         return
     if name.lower() in ERRORS:
         entry = ERRORS[name.lower()]
-        parts = (("why", entry.why), ("fix", entry.fix), ("exit code", str(int(entry.exit))))
+        code = str(int(entry.exit)) if entry.exit is not None else "none: the model is told, and the turn goes on"
+        parts = (("why", entry.why), ("fix", entry.fix), ("exit code", code))
         out.lines(_paragraphs(entry.id, entry.sentence, parts, out.width))
         return
     near = difflib.get_close_matches(name.lower(), [*ERRORS, *(key.lower() for key in RULES)], n=1, cutoff=0.7)
