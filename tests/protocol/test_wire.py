@@ -323,7 +323,7 @@ def test_a_malformed_descriptor_is_refused(changes: dict[str, Any], pointer: str
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ('{"a": 1,}', "line 1, column 9"),
+        ('{"a": 1, 2}', "line 1, column 10"),
         ('{"a": }', "line 1, column 7"),
         ('{\n  "a": tru\n}', "line 2, column 8"),
         ("", "line 1, column 1"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,12 +60,15 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> RecordStore:
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RecordStore]:
     if request.param == "memory":
-        return MemoryRecordStore()
+        yield MemoryRecordStore()
+        return
     from agentsession.host import SqliteRecordStore
 
-    return SqliteRecordStore(tmp_path / "records.db")
+    made = SqliteRecordStore(tmp_path / "records.db")
+    yield made
+    anyio.run(made.aclose)
 
 
 def script() -> list[list[Step]]:

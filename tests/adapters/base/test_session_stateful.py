@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import anyio
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -602,14 +603,17 @@ def test_a_session_driven_at_random_over_sqlite() -> None:
     from agentsession.host import SqliteRecordStore
 
     with tempfile.TemporaryDirectory() as folder:
-        count = 0
+        made: list[SqliteRecordStore] = []
 
         class DriveSqlite(Drive):
             reenter = True
 
             def make_store(self) -> RecordStore:
-                nonlocal count
-                count += 1
-                return SqliteRecordStore(Path(folder) / f"{count}.db")
+                made.append(SqliteRecordStore(Path(folder) / f"{len(made)}.db"))
+                return made[-1]
 
-        _drive(DriveSqlite, 8)
+        try:
+            _drive(DriveSqlite, 8)
+        finally:
+            for store in made:
+                anyio.run(store.aclose)
