@@ -143,6 +143,27 @@ async def test_a_turn_that_waits_outlives_its_executor(tmp_path: Path) -> None:
         assert_valid_history(root.model)
 
 
+@pytest.mark.rule("PER-01")
+@pytest.mark.parametrize("parked", [False, True])
+async def test_the_model_reads_that_a_call_was_cancelled_by_the_load_not_that_it_failed(
+    parked: bool, tmp_path: Path
+) -> None:
+    def write() -> str:
+        raise AssertionError("nobody granted this")
+
+    store, service = MemoryRecordStore(), SqliteSessionService(str(tmp_path / "adk.db"))
+    root = agent(calls(call("look", id="c1"), call("write", id="c2")), say("done"), tools=[write])
+    async with AdkExecutor(root, session_service=service, store=store, parked=parked) as executor:
+        session = await executor.open(OpenOptions(session_id="s1", execution=TOOLS))
+        await Driven(executor, session).stream("go")
+    async with AdkExecutor(root, session_service=service, store=store, parked=parked) as executor:
+        desk = Driven(executor, await executor.load("s1", OpenOptions(execution=TOOLS)))
+        await desk.stream(result(desk.pending("look"), "seen"))
+        told = '{"error": "this call was cancelled before it began", "status": "cancelled"}'
+        assert sorted(history(root.model)[-2:]) == [("result c1", '{"result": "seen"}'), ("result c2", told)]
+        verify(desk.session)
+
+
 async def test_an_updated_model_still_holds_after_loading(tmp_path: Path) -> None:
     store, service = MemoryRecordStore(), SqliteSessionService(str(tmp_path / "adk.db"))
     async with AdkExecutor(agent(say("x")), session_service=service, store=store) as executor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import warnings
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from google.adk.tools.function_tool import FunctionTool
 from tests.adapters.adk.driving import Driven, agent, assert_valid_history, driven, history, host_tool, model_calls
 
 from agentsession.adapters.adk import AdkExecutor, ScriptedLlm, call, calls, error, fail, hold, say, stream
+from agentsession.adapters.adk._stream import MessageBuffer
 from agentsession.protocol import (
     AbortTimeout,
     Constraints,
@@ -479,3 +481,92 @@ async def test_an_abort_while_a_confirmation_waits_runs_nothing() -> None:
         assert (receipt.status, ran) == ("stale", [])
         assert desk.responses() == {"delete": "cancelled"}
         assert (await desk.stream("again")).texts == ["fresh"]
+
+
+# -- exceptions and what they may hold --------------------------------------------------------------------------------
+
+
+async def adks_session(desk: Driven) -> str:
+    """What ADK has stored of the session, as JSON."""
+    found = await desk.executor.session_service.get_session(
+        app_name=desk.session.descriptor.name, user_id=desk.session.user_id, session_id=desk.session.session_id
+    )
+    assert found is not None
+    return found.model_dump_json()
+
+
+class Refused(Exception):
+    """Like the errors of Google's client: its own word for what happened, in ``status``."""
+
+    status = "PERMISSION_DENIED"
+
+
+@pytest.mark.rule("SEC-01")
+@pytest.mark.parametrize("kind", [RuntimeError, Refused])
+@pytest.mark.parametrize("where", ["root", "pipeline", "child"])
+async def test_the_text_of_a_models_exception_is_neither_told_nor_stored(where: str, kind: type[Exception]) -> None:
+    broken = agent(fail(kind("GET https://model/?key=s3cret")), name="broken")
+    root: Any = broken
+    if where == "pipeline":
+        root = pipeline(SequentialAgent, broken)
+    elif where == "child":
+        root = agent(call("broken", {"request": "x"}), say("ok"), tools=[AgentTool(broken)])
+    async with driven(root) as desk:
+        await desk.turn()
+        assert "s3cret" not in "".join(event.to_wire_json() for event in desk.session.record)
+        assert "s3cret" not in await adks_session(desk)
+
+
+@pytest.mark.rule("SEC-01")
+async def test_the_text_of_an_exception_that_a_tools_agent_lets_through_is_not_stored() -> None:
+    def broken() -> str:
+        """Break."""
+        raise RuntimeError("s3cret")
+
+    def leave_it(**_: Any) -> None:
+        return None
+
+    root = agent(call("broken"), say("next"), tools=[broken], on_tool_error_callback=leave_it)
+    async with driven(root) as desk:
+        assert (await desk.turn()).reason == "failed"
+        assert "s3cret" not in await adks_session(desk)
+        assert (await desk.turn("next")).texts == ["next"]
+        assert_valid_history(root.model)
+
+
+async def test_a_providers_own_words_about_an_error_are_kept() -> None:
+    async with driven(agent(error("RESOURCE_EXHAUSTED", "quota of 5 a day"))) as desk:
+        (told,) = (await desk.turn()).of("error")
+        assert told.message == "quota of 5 a day"
+
+
+@pytest.mark.rule("LIFE-09")
+async def test_a_tool_that_is_cancelled_from_inside_ends_the_turn_and_is_named() -> None:
+    async def flaky() -> str:
+        """Cancel itself, as a client of a network may when its connection breaks."""
+        raise asyncio.CancelledError
+
+    root = agent(calls(call("flaky", id="c1"), call("look", id="c2")), say("next"), tools=[flaky])
+    async with driven(root, tools=[host_tool("look")]) as desk:
+        await desk.stream("go")
+        done = await desk.stream(grant(desk.pending("flaky")))
+        (told,) = done.of("error")
+        assert (done.reason, told.status, told.message) == ("failed", "CANCELLED", "flaky was cancelled from inside")
+        assert desk.responses() == {"look": "cancelled", "flaky": "unknown"}
+        assert (await desk.turn("next")).texts == ["next"]
+        assert_valid_history(root.model)
+
+
+async def test_answers_that_an_abort_cut_off_are_not_kept_for_the_next_turn() -> None:
+    def buffers() -> int:
+        gc.collect()
+        return sum(isinstance(item, MessageBuffer) for item in gc.get_objects())
+
+    before = buffers()
+    gates = [Gate() for _ in range(5)]
+    root = agent(*[stream("much ", "text") + hold(gate) + say("never") for gate in gates], say("done"))
+    async with driven(root) as desk:
+        for gate in gates:
+            await abort_when(desk, gate.entered.wait)
+        assert (await desk.turn()).texts == ["done"]
+        assert buffers() <= before

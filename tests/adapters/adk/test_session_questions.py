@@ -194,6 +194,45 @@ async def test_a_refused_credential_is_an_error_and_is_not_asked_for_again() -> 
         assert_valid_history(root.model)
 
 
+async def test_a_tool_that_finds_its_credential_of_no_use_asks_again() -> None:
+    seen: list[str | None] = []
+
+    def weather(tool_context: ToolContext) -> Any:
+        credential = tool_context.get_auth_response(CONFIG)
+        seen.append(credential.api_key if credential is not None else None)
+        if seen[-1] != SECRET:
+            tool_context.request_credential(CONFIG)
+            return None
+        return {"sky": "blue"}
+
+    root = agent(call("weather", id="c1"), say("blue"), tools=[weather])
+    async with driven(root) as desk:
+        await desk.stream("go")
+        await desk.stream(grant(desk.pending("weather")))
+        for given in ("expired", "expired too"):
+            answer = accept(desk.pending("auth_required"), {"credential": {"type": "api_key", "value": given}})
+            assert (await desk.stream(answer)).reason == "input_required"
+        last = accept(desk.pending("auth_required"), {"credential": {"type": "api_key", "value": SECRET}})
+        assert (await desk.stream(last)).texts == ["blue"]
+        assert seen == [None, "expired", "expired too", SECRET]
+        assert desk.responses() == {"weather": "completed"}
+        assert_valid_history(root.model)
+
+
+@pytest.mark.rule("SEC-01")
+async def test_a_credential_that_adk_cannot_read_is_asked_for_again_and_then_refused() -> None:
+    seen: list[str | None] = []
+    root = agent(call("weather", {"city": "Rome"}, id="c1"), say("sorry"), tools=[weather_tool(seen)])
+    async with driven(root) as desk:
+        await desk.stream("go")
+        await desk.stream(grant(desk.pending("weather")))
+        unreadable = {"credential": {"type": "bearer", "token": [SECRET]}}
+        assert (await desk.stream(accept(desk.pending("auth_required"), unreadable))).reason == "input_required"
+        done = await desk.stream(accept(desk.pending("auth_required"), unreadable))
+        assert (done.texts, desk.responses()) == (["sorry"], {"weather": "failed"})
+        assert SECRET not in "".join(event.to_wire_json() for event in desk.session.record)
+
+
 async def test_edited_arguments_are_kept_when_the_tool_runs_again_with_its_credential() -> None:
     cities: list[str] = []
 

@@ -8,6 +8,8 @@ from typing import Any
 import anyio
 import pytest
 from google.adk.agents import LlmAgent
+from google.adk.apps.app import App
+from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.long_running_tool import LongRunningFunctionTool
 from google.adk.tools.tool_context import ToolContext
@@ -25,6 +27,7 @@ from agentsession.protocol import (
     InvalidInput,
     MessageInput,
     OpenOptions,
+    SessionConfig,
     Text,
     ToolRequest,
     accept,
@@ -800,3 +803,55 @@ async def test_an_executor_that_cannot_check_a_call_blocks_it(monkeypatch: pytes
         monkeypatch.setattr(ToolCalls, "_request_of", broken)
         turn = await desk.stream("go")
         assert (turn.reason, runs.count, desk.responses()) == ("completed", 0, {"write": "failed"})
+
+
+# -- what the record says of a result ---------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("SEC-01")
+@pytest.mark.parametrize("by", ["agent", "plugin"])
+async def test_a_result_that_a_callback_redacts_is_recorded_redacted_also_over_a_pause(by: str) -> None:
+    def redact(*_: Any, **__: Any) -> dict[str, Any]:
+        return {"result": "[redacted]"}
+
+    class Redactor(BasePlugin):
+        async def after_tool_callback(self, **_: Any) -> dict[str, Any] | None:
+            return redact()
+
+    root = agent(calls(call("read", id="c1"), call("look", id="c2")), say("ok"), tools=[Runs("s3cret").tool("read")])
+    if by == "agent":
+        root.after_tool_callback = redact
+    made = App(name="app", root_agent=root, plugins=[Redactor("redactor")] if by == "plugin" else [])
+    async with driven(made, tools=[host_tool("look")]) as desk:
+        await desk.stream("go")
+        paused = await desk.stream(grant(desk.pending("read")))
+        assert paused.reason == "input_required"
+        done = await desk.stream(result(desk.pending("look"), "seen"))
+        assert done.texts == ["ok"]
+        assert desk.responses() == {"read": "completed", "look": "completed"}
+        assert "s3cret" not in "".join(event.to_wire_json() for event in desk.session.record)
+
+
+@pytest.mark.rule("TOOL-13")
+@pytest.mark.parametrize("beside", [False, True])
+async def test_a_result_with_mcps_mark_of_failure_is_a_failure_also_over_a_pause(beside: bool) -> None:
+    made = call("write", id="c1")
+    step = calls(made, call("look", id="c2")) if beside else made
+    root = agent(step, say("ok"), tools=[Runs({"isError": True}).tool()])
+    async with driven(root, tools=[host_tool("look")]) as desk:
+        await desk.stream("go")
+        (told,) = (await desk.stream(grant(desk.pending("write")))).of("tool_response")
+        assert (told.name, told.status, told.is_error) == ("write", "failed", True)
+        if beside:
+            await desk.stream(result(desk.pending("look"), "seen"))
+
+
+@pytest.mark.rule("TOOL-05")
+async def test_a_host_tool_that_was_taken_back_is_not_asked_for() -> None:
+    root = agent(call("look", id="c1"), call("look", id="c2"), say("ok"))
+    async with driven(root, tools=[host_tool("look")]) as desk:
+        await desk.stream("go")
+        assert (await desk.session.update(SessionConfig(tools=[host_tool("find")]))).ok
+        done = await desk.stream(result(desk.pending("look"), "seen"))
+        assert [request.needs for request in done.of("tool_request")] == ["none"]
+        assert (done.reason, desk.responses()) == ("completed", {"look": "completed failed"})

@@ -18,7 +18,7 @@ from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 from tests.adapters.adk.driving import agent, assert_valid_history, driven, history, host_tool, model_calls
 
-from agentsession.adapters.adk import AdkExecutor, call, calls, hold, say
+from agentsession.adapters.adk import AdkExecutor, call, calls, fail, hold, say
 from agentsession.protocol import (
     AgentEnd,
     AgentStart,
@@ -449,3 +449,46 @@ async def test_a_tool_that_the_provider_runs_is_refused_unless_it_is_meant() -> 
 async def test_a_pipeline_cannot_be_parked() -> None:
     with pytest.raises(ConfigurationError, match="parked"):
         AdkExecutor(pipeline(SequentialAgent, agent()), parked=True)
+
+
+# -- agents of which ADK tells no end ---------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("LIFE-16")
+async def test_a_childs_agent_that_a_callback_skips_ends_with_its_call() -> None:
+    def skip(**_: Any) -> types.Content:
+        return types.Content(role="model", parts=[types.Part(text="not today")])
+
+    kid = agent(name="kid", before_agent_callback=skip)
+    step = calls(call("kid", {"request": "x"}, id="c1"), call("look", id="c2"))
+    async with driven(agent(step, say("ok"), tools=[AgentTool(kid)]), tools=[host_tool("look")]) as desk:
+        paused = await desk.stream("go")
+        assert brackets(paused.events)[1:3] == [("+kid", "kid"), ("-kid completed", "kid")]
+        done = await desk.stream(result(desk.pending("look"), "seen"))
+        assert brackets(done.events) == [("+root again", None), ("-root completed", None)]
+
+
+@pytest.mark.rule("LIFE-16")
+async def test_a_childs_agent_that_fails_ends_with_its_call() -> None:
+    kid = agent(fail(RuntimeError("no")), name="kid")
+    root = agent(call("kid", {"request": "x"}, id="c1"), call("look", id="c2"), say("ok"), tools=[AgentTool(kid)])
+    async with driven(root, tools=[host_tool("look")]) as desk:
+        paused = await desk.stream("go")
+        assert brackets(paused.events)[1:3] == [("+kid", "kid"), ("-kid failed", "kid")]
+        assert (await desk.stream(result(desk.pending("look"), "seen"))).texts == ["ok"]
+
+
+@pytest.mark.rule("LIFE-16")
+@pytest.mark.parametrize("parked", [False, True])
+async def test_a_transfer_beside_a_call_of_the_host_is_a_handoff_when_the_call_is_answered(parked: bool) -> None:
+    step = calls(call("transfer_to_agent", {"agent_name": "other"}, id="c1"), call("look", id="c2"))
+    root = agent(step, sub_agents=[agent(say("here"), name="other")])
+    async with driven(root, tools=[host_tool("look")], parked=parked) as desk:
+        await desk.stream("go")
+        done = await desk.stream(result(desk.pending("look"), "seen"))
+        assert brackets(done.events) == [
+            ("+root again", None),
+            ("-root handoff", None),
+            ("+other", None),
+            ("-other completed", None),
+        ]

@@ -14,7 +14,7 @@ from google.adk.agents.base_agent import BaseAgent
 from google.adk.agents.callback_context import CallbackContext
 
 from agentsession.adapters.adk._spans import CURRENT, Span
-from agentsession.adapters.adk._values import thread_of
+from agentsession.adapters.adk._values import is_within, thread_of
 from agentsession.protocol import AgentStart, Event
 
 if TYPE_CHECKING:
@@ -29,14 +29,15 @@ class Brackets:
     def __init__(self, live: LiveRun) -> None:
         self._live = live
         self._done: set[tuple[str | None, str]] = set()
-        self._transfers: set[str | None] = set()
-        """Threads on which an agent has called for another, which has not begun."""
         self._child_threads: dict[str, str] = {}
         """The thread of each session that an AgentTool made for its child."""
+        self._callers: dict[str, Span] = {}
+        """By the same sessions: the call whose child works there."""
+        self._failed: set[tuple[str | None, str]] = set()
 
-    def transfer(self, thread: str | None) -> None:
-        """The agent of this thread hands over to another."""
-        self._transfers.add(thread)
+    def transfer(self, thread: str | None, agent: str) -> None:
+        """The agent of this thread hands over to ``agent``."""
+        self._live.state.transfers[thread] = agent
 
     def child_thread(self, session_id: str) -> str | None:
         """The thread of an AgentTool's child; ``None`` before its agent has begun."""
@@ -48,8 +49,11 @@ class Brackets:
         thread, parent = self._thread(context, agent)
         live.spans.open("agent", agent_key(context), thread, inherit=False)
         await live.attached()
-        handed_over = thread in self._transfers
-        self._transfers.discard(thread)
+        transfers = self._live.state.transfers
+        # The one that hands over may begin once more before: its run ended on a call beside, and is entered again.
+        handed_over = transfers.get(thread) == agent.name
+        if handed_over:
+            del transfers[thread]
         stack = self._stack(thread)
         while stack and ((thread, stack[-1]) in self._done or (handed_over and stack[-1] != agent.name)):
             top = stack[-1]
@@ -80,7 +84,20 @@ class Brackets:
         spans.failed()
         span = spans.find("agent", agent_key(context))
         if span is not None:
+            self._failed.add((span.thread_id, context.agent_name))
             spans.close(span)
+
+    def end_children(self, call: Span) -> None:
+        """A call is over, and with it its child's agents: ADK tells no end of those that failed or were skipped."""
+        ctx = self._live.ctx
+        for session_id in [session_id for session_id, caller in self._callers.items() if caller is call]:
+            del self._callers[session_id]
+            base = self._child_threads[session_id]
+            below = [thread for thread in ctx.open_agents if thread is not None and is_within(thread, base)]
+            for thread in sorted(below, key=lambda name: name.count("."), reverse=True):
+                for agent in reversed(self._stack(thread)):
+                    failed = (thread, agent) in self._failed
+                    ctx.close_thread(thread, agent, "failed" if failed else "completed")
 
     def see_agent_open(self, event: Event) -> None:
         """An event on a thread on which ADK announced no agent: its author is at work there."""
@@ -118,6 +135,7 @@ class Brackets:
             while base in taken:
                 base, number = f"{first}-{number}", number + 1
             self._child_threads[session_id] = base
+            self._callers[session_id] = around
         branch = thread_of(context._invocation_context.branch)
         known = f"{base}.{branch}" if branch else base
         return known, around.thread_id if around.thread_id != known else known.rpartition(".")[0] or None

@@ -15,7 +15,16 @@ from typing import Final, Literal
 
 from agentsession.protocol import repair_text
 
-__all__ = ["ABORTED_CODE", "EndReason", "end_reason", "error_status", "is_error", "is_retryable", "safe_message"]
+__all__ = [
+    "ABORTED_CODE",
+    "EndReason",
+    "end_reason",
+    "error_status",
+    "is_error",
+    "is_retryable",
+    "names_exception",
+    "safe_message",
+]
 
 EndReason = Literal["completed", "failed", "refusal", "max_tokens", "max_llm_calls", "aborted"]
 
@@ -93,6 +102,11 @@ def is_error(code: str | None) -> bool:
     """Whether a code is an error at all: a model that stopped, said nothing, or was aborted has not failed."""
     text = code or ""
     return text not in _NOT_ERRORS and text not in _EMPTY and text != ABORTED_CODE
+
+
+def names_exception(code: str) -> bool:
+    """Whether a code is the name of a Python class, which ADK gives to an exception's event. Models write none."""
+    return re.fullmatch(r"_*[A-Z]\w*[a-z]\w*", code) is not None
 
 
 def is_empty_reply(code: str | None) -> bool:

@@ -347,6 +347,12 @@ class AdkExecutor(BaseExecutor):
         invocation: str | None = None
         adk_session = await self._adk_session(state)
         open_ids = {call.id for _, calls in dangling_calls(adk_session) for call in calls}
+        # Settled, not answered: the model must not read that a tool failed which may have done its work.
+        closed = {
+            event.request_id: event
+            for event in ctx.record
+            if isinstance(event, ToolResponse) and event.status in ("cancelled", "unknown")
+        }
         for request_id, answer in ctx.answers.items():
             call = state.translator.book.get(request_id)
             if call is None or call.adk_id not in open_ids:
@@ -354,6 +360,9 @@ class AdkExecutor(BaseExecutor):
             answered.add(call.adk_id)
             invocation = call.invocation_id or invocation
             response = function_response(call, answer)
+            settled = closed.get(request_id)
+            if settled is not None:
+                response.response = recorded_result(settled)
             if call.kind == "auth_required":
                 tool = state.translator.book.get(call.tool_request_id or "")
                 if isinstance(answer, ElicitationAnswer) and answer.action == "accept":

@@ -62,6 +62,7 @@ class GatePlugin(BasePlugin):
     ) -> None:
         live = current_run()
         if live is not None:
+            live.saw_exception(error)
             live.brackets.failed(callback_context)
 
     async def before_model_callback(
@@ -101,7 +102,7 @@ class GatePlugin(BasePlugin):
     ) -> dict[str, Any] | None:
         live = current_run()
         if live is not None:
-            live.tools.failed()
+            live.tools.failed(tool, error)
         return _error_result(tool, tool_context, error) if self._is_last else None
 
     async def on_event_callback(self, *, invocation_context: InvocationContext, event: AdkEvent) -> AdkEvent | None:

@@ -17,6 +17,8 @@ from google.adk.agents.invocation_context import InvocationContext
 from google.adk.events.event import Event as AdkEvent
 
 from agentsession.adapters.adk._brackets import Brackets
+from agentsession.adapters.adk._errors import names_exception, safe_message
+from agentsession.adapters.adk._events import code_of
 from agentsession.adapters.adk._model_calls import ModelCalls
 from agentsession.adapters.adk._session_state import AdkSessionState
 from agentsession.adapters.adk._spans import CURRENT, SpanTree
@@ -85,6 +87,8 @@ class LiveRun:
         self.tools = ToolCalls(self)
         self._children: dict[str, Translator] = {}
         self._held_error: Error | None = None
+        self._raised: set[str] = set()
+        """The texts of exceptions that ADK has told of and may store."""
         _RUN.set(self)
         CURRENT.set(self.spans.root)
         ctx.on_abort(self._abort)
@@ -123,7 +127,7 @@ class LiveRun:
         state = self.state
         state.speaker = event.author
         if event.actions is not None and event.actions.transfer_to_agent:
-            self.brackets.transfer(thread_of(event.branch))
+            self.brackets.transfer(thread_of(event.branch), event.actions.transfer_to_agent)
         for made in state.translator.feed(event):
             await self.record(made)
 
@@ -132,6 +136,7 @@ class LiveRun:
         shows its caller no more of a child than the result."""
         if event.partial:
             return
+        self._leave_out_text_of_exceptions(event)
         problems = make_storable(event)
         if problems:
             await self.attached()
@@ -154,13 +159,27 @@ class LiveRun:
             )
         self.state.speaker = event.author
         if event.actions is not None and event.actions.transfer_to_agent:
-            self.brackets.transfer(thread)
+            self.brackets.transfer(thread, event.actions.transfer_to_agent)
         for made in child.feed(event):
             # State goes up to the parent with the tool's result; confirmations and credentials are asked by the call
             # that waits for them.
             asks = isinstance(made, ElicitationRequest) and made.kind != "clarification"
             if not asks and not isinstance(made, (SessionUpdate, ElicitationResponse)):
                 await self.record(made, of_child=True)
+
+    def saw_exception(self, error: BaseException) -> None:
+        """ADK makes an event of an exception that ends an agent, and stores it."""
+        text = str(error)
+        if text:
+            self._raised.add(text)
+
+    def _leave_out_text_of_exceptions(self, event: AdkEvent) -> None:
+        """The text of an exception may hold a secret, such as a URL with a key: neither told nor stored (SEC-01)."""
+        code, text = code_of(event.error_code), event.error_message
+        if code is None or not text or self.state.exposes_errors or event.content is not None:
+            return
+        if text in self._raised or names_exception(code):
+            event.error_message = safe_message(code, None)
 
     async def record(self, event: Event, *, of_child: bool = False) -> None:
         """Record one translated event, unless the record already has what it says."""

@@ -33,7 +33,7 @@ from agentsession.protocol import (
 if TYPE_CHECKING:
     from google.adk.events.event import Event as AdkEvent
 
-__all__ = ["CONTROL_TOOLS", "Needs", "Owner", "Requests", "agent_owns", "stored_needs"]
+__all__ = ["CONTROL_TOOLS", "Needs", "Owner", "Requests", "agent_owns", "is_failure", "stored_needs"]
 
 CONTROL_TOOLS: Final = frozenset(
     {"exit_loop", "finish_task", "set_model_response", "transfer_to_agent", "transfer_to_other_agent"}
@@ -198,7 +198,7 @@ class Requests:
             call.open = False
             return []
         data, problems = lossy_json(made.response)
-        failed = _is_failure(made.response)
+        failed = is_failure(made.response)
         out: list[Event] = [problem_event(f"the result of {name!r}", problems, common)] if problems else []
         body = _body(data, made, out, common)
         if call.long_running and call.needs != "none" and by_agent and not failed and not event.error_code:
@@ -274,7 +274,8 @@ def _is_placeholder(adk_id: str, event: AdkEvent) -> bool:
     return adk_id in (actions.requested_tool_confirmations or {}) or adk_id in (actions.requested_auth_configs or {})
 
 
-def _is_failure(response: object) -> bool:
+def is_failure(response: object) -> bool:
+    """Whether a tool's response says that it failed: MCP's mark, or an error that says something."""
     if not is_mapping(response):
         return False
     if response.get("isError") is True or response.get("is_error") is True:

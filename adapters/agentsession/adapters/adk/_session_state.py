@@ -97,6 +97,8 @@ class AdkSessionState:
         """Model calls of this turn, over all its runs and children."""
         self.steps = 0
         """Those of the session's own agents."""
+        self.transfers: dict[str | None, str] = {}
+        """The agent that the one at work on a thread has called for, and that has not begun; a run may end between."""
         self.speaker = ""
         """The author of the event that is being translated: agents may have tools of the same name."""
         self._tools: dict[tuple[str, str], BaseTool] = {}
@@ -109,6 +111,7 @@ class AdkSessionState:
         self.parked_calls.clear()
         self.resumed.clear()
         self.refused.clear()
+        self.transfers.clear()
         self.go_on(options)
 
     def go_on(self, options: ExecutionOptions) -> None:
@@ -136,7 +139,12 @@ class AdkSessionState:
     # -- what a call needs --------------------------------------------------------------------------------------------
 
     def know_tools(self, agent: str, tools: Iterable[BaseTool]) -> None:
-        """The tools that an agent's next model call may use."""
+        """The tools that an agent's next model call may use; a tool that the host took back is none any more.
+
+        The agents' own stay: there may be another agent of this name.
+        """
+        for key in [key for key, tool in self._tools.items() if key[0] == agent and isinstance(tool, HostTool)]:
+            del self._tools[key]
         for tool in tools:
             self._tools[(agent, tool.name)] = tool
 

@@ -16,6 +16,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from google.adk.auth.auth_tool import AuthConfig
+from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_confirmation import ToolConfirmation
 from google.adk.tools.tool_context import ToolContext
@@ -24,11 +25,13 @@ from agentsession.adapters.adk._credentials import store_credential
 from agentsession.adapters.adk._elicit import INPUT, question_of
 from agentsession.adapters.adk._host_tools import HostTool
 from agentsession.adapters.adk._replies import DECLINED, NO_CREDENTIAL, function_response, tool_result
+from agentsession.adapters.adk._requests import is_failure
 from agentsession.adapters.adk._session_state import STEERING_NAMES, is_agent_tool, steers_adk
 from agentsession.adapters.adk._values import lossy_json
 from agentsession.protocol import (
     ElicitationAnswer,
     ElicitationRequest,
+    Error,
     RunEnded,
     ToolDecision,
     ToolGrant,
@@ -57,6 +60,8 @@ class ToolCalls:
         """Requests whose tool has been let run, or whose call was answered in its place."""
         self._synthetic: dict[tuple[str, str | None], str] = {}
         """Requests for calls that no event announced, by session and call id."""
+        self._entered_again: set[str] = set()
+        """Requests whose tool runs with a credential that came after ADK's run had ended on the question for it."""
         self._results: dict[str, dict[str, Any]] = {}
         """Results of tools that have finished in a step that is not over, by request id."""
 
@@ -113,6 +118,7 @@ class ToolCalls:
         if request_id in state.resumed and request is not None:
             # It was let run before, asked for a credential, and the credential has come.
             state.resumed.discard(request_id)
+            self._entered_again.add(request_id)
             self._take_args(args, self._granted_args(request_id))
             if request.confirmation == "accept":
                 context.tool_confirmation = ToolConfirmation(confirmed=True)
@@ -224,10 +230,12 @@ class ToolCalls:
             if isinstance(shown, dict) and not all(isinstance(key, str) for key in shown):
                 shown = changed = lossy_json(shown)[0]  # ADK would fail to make its event of it
             parked = tool.is_long_running and not shown
-            if request_id is not None and not parked and not getattr(tool, "_defers_response", False):
+            deferred = parked or getattr(tool, "_defers_response", False) or _may_be_changed(context)
+            if request_id is not None and not deferred:
                 self._results[request_id] = shown
         span = live.spans.find("tool", _key(tool, context))
         if span is not None:
+            live.brackets.end_children(span)
             live.spans.close(span)
         return changed
 
@@ -237,18 +245,20 @@ class ToolCalls:
         """Put the questions that a tool asked while it ran; the result of its last run, ``None`` if it asked nothing.
 
         ADK would end its run on them: an AgentTool loses the question then, and a pipeline the rest of its steps.
-        Only a credential of a plain agent is asked by ADK itself, because that survives the process.
+        Only a credential of a plain agent is asked by ADK itself, because that survives the process; and only the first
+        time, because ADK does not hear a tool that finds what it was given of no use and asks again.
         """
         actions, call_id = context.actions, context.function_call_id or ""
         changed: dict[str, Any] | None = None
+        request_id = self._known_request(context)
+        inline = context.session.id != self._live.state.adk_session_id or not self._live.state.is_plain
+        inline = inline or request_id in self._entered_again
         while True:
             confirmation = actions.requested_tool_confirmations.pop(call_id, None)
-            inline = context.session.id != self._live.state.adk_session_id or not self._live.state.is_plain
             config = actions.requested_auth_configs.pop(call_id, None) if inline else None
             if confirmation is None and config is None:
                 return changed
             actions.skip_summarization = None  # ADK sets it where it means to end the run
-            request_id = self._known_request(context)
             if request_id is None or not self._live.ctx.is_open_request(request_id):
                 return {"error": DECLINED}
             if confirmation is not None:
@@ -310,9 +320,16 @@ class ToolCalls:
 
     # -- failures and results -----------------------------------------------------------------------------------------
 
-    def failed(self) -> None:
-        """A tool raised, or was cancelled because a sibling did."""
-        self._live.spans.failed()
+    def failed(self, tool: BaseTool, error: BaseException) -> None:
+        """A tool raised, or was cancelled: because a sibling raised, because the run ends, or by itself."""
+        live, task = self._live, asyncio.current_task()
+        live.spans.failed()
+        asked = task is not None and task.cancelling() > 0
+        ends = live.ctx.aborting or live.ctx.is_settled or live.stopped is not None
+        if isinstance(error, asyncio.CancelledError) and not asked and not ends:
+            # ADK takes it for an abort: it would end the run as if nothing had happened.
+            message = f"{tool.name} was cancelled from inside"
+            live.stop("failed", Error(status="CANCELLED", message=message, code="tool-cancelled"))
 
     def error(self, tool: BaseTool, error: BaseException) -> dict[str, Any]:
         """What the model reads of an exception: its type, and its text only where the host said so."""
@@ -327,7 +344,7 @@ class ToolCalls:
             if request is None or request.status == "waiting":
                 continue
             data, _ = lossy_json(result)
-            failed = isinstance(data, dict) and data.get("error") not in (None, False, "")
+            failed = is_failure(result)
             declined = request.confirmation not in (None, "accept")
             self._live.ctx.emit_nowait(
                 ToolResponse(
@@ -345,6 +362,18 @@ class ToolCalls:
 
 def _key(tool: BaseTool, context: ToolContext) -> tuple[str, str | None, str]:
     return (context.session.id, context.function_call_id, tool.name)
+
+
+def _may_be_changed(context: ToolContext) -> bool:
+    """Whether a callback after the gate may put another result in the place of the tool's, such as one without secrets.
+
+    What the tool returned is then not recorded: the record says what the model reads, when ADK tells it.
+    """
+    invocation = context._invocation_context  # private, and the only way to the plugins and the agent that called
+    if getattr(invocation.agent, "canonical_after_tool_callbacks", None):
+        return True
+    others = invocation.plugin_manager.plugins[1:]
+    return any(type(plugin).after_tool_callback is not BasePlugin.after_tool_callback for plugin in others)
 
 
 def _payload(answer: ElicitationAnswer) -> Any:

@@ -105,9 +105,10 @@ class Translator:
         return self._said
 
     def begin_turn(self) -> None:
-        """A new turn starts: forget how the last model response of the turn before ended."""
+        """A new turn starts: forget how the last model response of the turn before ended, also one that never did."""
         self._code = None
         self._said = False
+        self._buffers.clear()
 
     def adk_call_id(self, request_id: str) -> str | None:
         """The id that a FunctionResponse for this request must carry; ``None`` when ADK knows no such call."""
