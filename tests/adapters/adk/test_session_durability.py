@@ -218,11 +218,15 @@ async def test_r77_loading_twice_changes_nothing(tmp_path: Path) -> None:
 async def test_r23_a_session_that_is_open_elsewhere_is_busy(tmp_path: Path) -> None:
     path = str(tmp_path / "record.db")
     service = SqliteSessionService(str(tmp_path / "adk.db"))
-    async with AdkExecutor(agent(say("x")), session_service=service, store=SqliteRecordStore(path)) as executor:
+    async with (
+        SqliteRecordStore(path) as store,
+        SqliteRecordStore(path) as other_store,
+        AdkExecutor(agent(say("x")), session_service=service, store=store) as executor,
+        AdkExecutor(agent(), session_service=service, store=other_store) as other,
+    ):
         await executor.open(OpenOptions(session_id="s1"))
-        async with AdkExecutor(agent(), session_service=service, store=SqliteRecordStore(path)) as other:
-            with pytest.raises(SessionBusy):
-                await other.load("s1")
+        with pytest.raises(SessionBusy):
+            await other.load("s1")
 
 
 @pytest.mark.parametrize("kept", [True, False])
