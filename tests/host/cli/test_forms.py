@@ -85,6 +85,79 @@ def test_a_wrong_value_is_told_at_once_and_asked_for_again(lines: list[str], pro
     assert asked.prompt == prompt
 
 
+@pytest.mark.rule("SEC-01")
+@pytest.mark.parametrize(
+    ("schema", "typed"),
+    [
+        ({"type": "integer"}, "hunter2"),
+        ({"type": "string", "minLength": 20}, "hunter2"),
+        ({"type": "string", "pattern": "^[0-9]+$"}, "hunter2"),
+        ({"type": "number", "maximum": 9}, "271828"),
+        ({"type": "number"}, "hunter2"),
+        ({"type": "object"}, "hunter2"),
+        ({"enum": ["a", "b"]}, "hunter2"),
+    ],
+)
+@pytest.mark.parametrize("mark", [{"format": "password"}, {"writeOnly": True}])
+def test_what_is_wrong_with_a_secret_is_told_without_the_secret(
+    schema: dict[str, Any], typed: str, mark: dict[str, Any]
+) -> None:
+    asked = form({"type": "object", "properties": {"token": {**schema, **mark}}})
+    assert typed not in said(take(asked, typed))
+    assert asked.secret
+
+
+@pytest.mark.rule("SEC-01")
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"anyOf": [{"type": "string", "format": "password"}, {"type": "null"}]},
+        {"$ref": "#/$defs/Secret"},
+        {"allOf": [{"$ref": "#/$defs/Secret"}], "title": "Token"},
+        {"type": "object", "properties": {"inner": {"type": "string", "writeOnly": True}}},
+        {"$ref": "https://example.invalid/secret.json"},
+    ],
+)
+def test_a_secret_is_typed_unseen_however_its_schema_is_written(field: dict[str, Any]) -> None:
+    asked = form(
+        {
+            "type": "object",
+            "properties": {"token": field},
+            "$defs": {"Secret": {"type": "string", "format": "password"}},
+        }
+    )
+    assert asked.secret
+    assert "secret, never recorded" in joined(asked.block)
+
+
+@pytest.mark.parametrize(
+    ("field", "typed", "value"),
+    [
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None}, "3", 3),
+        ({"type": ["null", "boolean"]}, "y", True),
+        ({"$ref": "#/$defs/Region"}, "2", "us-east"),
+        ({"allOf": [{"$ref": "#/$defs/Region"}], "default": "us-east"}, "1", "eu-west"),
+        ({"anyOf": [{"type": "integer"}, {"type": "string"}]}, "3", "3"),
+        ({"anyOf": [{"type": "integer"}, {"type": "boolean"}]}, "3", 3),
+    ],
+)
+def test_a_field_is_read_by_its_type_however_its_schema_is_written(
+    field: dict[str, Any], typed: str, value: object
+) -> None:
+    region = {"enum": ["eu-west", "us-east"], "type": "string"}
+    asked = form({"type": "object", "properties": {"field": field}, "$defs": {"Region": region}})
+    take(asked, typed)
+    assert answer(take(asked, "y")).content == {"field": value}
+
+
+@pytest.mark.parametrize("typed", ["NaN", "-Infinity", "1e999", "9" * 5000])
+@pytest.mark.parametrize("kind", ["number", "object", "integer"])
+def test_a_number_that_json_cannot_say_is_told_at_once(typed: str, kind: str) -> None:
+    asked = form({"type": "object", "properties": {"amount": {"type": kind}}})
+    assert len(said(take(asked, typed))) < 200
+    assert asked.prompt == "amount> "
+
+
 def test_an_optional_field_may_be_left_out() -> None:
     asked = form({"type": "object", "properties": {"note": {"type": "string"}}})
     take(asked, "")

@@ -129,6 +129,46 @@ def test_an_edit_that_is_no_object_or_no_change_changes_nothing(text: str) -> No
     assert not asked.is_edited
 
 
+@pytest.mark.parametrize("text", ['{"path": "a"', "[1]", '{"n": NaN}', '{"n": 1, "n": 2}', '{"n": 1e999}', "a" * 500])
+def test_an_edit_that_cannot_be_taken_goes_back_into_the_box_and_is_still_edited(text: str) -> None:
+    step = question().edited(text)
+    assert isinstance(step, Say)
+    assert step.put_back
+    assert step.still_editing
+    assert len(joined(step.lines)) < 200
+
+
+def test_an_emptied_edit_leaves_the_arguments_as_they_were() -> None:
+    step = question().edited("  ")
+    assert isinstance(step, Say)
+    assert not step.put_back
+    assert not step.still_editing
+    assert "nothing changed" in joined(step.lines)
+
+
+def test_an_edit_that_did_not_fit_is_where_the_next_edit_begins() -> None:
+    asked = ApprovalQuestion(
+        ToolRequest(request_id="r1", name="order", args={"n": 1}),
+        PolicyDecision("ask_user"),
+        Position(problem="'x' is not of type 'integer'"),
+        view=View(width=80, glyphs=ASCII),
+        draft={"n": "x"},
+    )
+    assert asked.take("e", begun=LATER, drawn=DRAWN) == Edit('{"n": "x"}')
+    assert asked.take("y", begun=LATER, drawn=DRAWN) == Answered(Approval.yes())
+
+
+def test_in_a_narrow_window_the_choices_stand_in_rows_that_fit() -> None:
+    asked = ApprovalQuestion(
+        ToolRequest(request_id="r1", name="order", args={"n": 1}),
+        PolicyDecision("ask_user", reason="order is not read-only"),
+        Position(),
+        view=View(width=40, glyphs=ASCII),
+    )
+    assert not [one.plain for one in asked.block if one.width > 40]
+    assert [one.plain for one in asked.block][-2:] == ["  y once  s session  e edit  n [reason]", "  v view  w why"]
+
+
 def test_view_shows_everything_and_why_shows_the_rule() -> None:
     assert take("v") == ShowAll('{\n  "path": "cart.py"\n}')
     step = take("w")

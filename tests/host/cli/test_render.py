@@ -191,6 +191,36 @@ def test_the_end_says_how_long_and_for_whom_and_never_that_unknown_money_is_none
     ]
 
 
+def test_time_that_a_person_was_waited_for_in_vain_is_not_the_models() -> None:
+    scene = Scene(width=100)
+    call(scene, "r1", "order", needs="result")
+    scene.feed(Usage, input_tokens=1)
+    scene.feed(ToolResponse, request_id="r1", name="order", status="cancelled", is_error=True)
+    scene.feed(ElicitationRequest, request_id="q1", kind="clarification", message="Well?")
+    scene.feed(ElicitationResponse, request_id="q1", action="cancel")
+    (line,) = scene.feed(StreamEnd, reason="aborted")
+    assert "(model 2, tools 0, you 3)" in line
+
+
+@pytest.mark.parametrize("interactive", [True, False])
+def test_in_a_narrow_window_no_line_is_wider_than_it(interactive: bool) -> None:
+    scene = Scene(width=40, interactive=interactive)
+    for number, status in enumerate(("completed", "failed", "denied", "cancelled", "unknown")):
+        name, by = f"r{number}", "user" if number % 2 == 0 else "policy:a-rule-with-a-name"
+        call(scene, name, "rename_everything_in_the_repository", {"old": "a b", "note": "long " * 20})
+        decision = "denied" if status == "denied" else "granted"
+        scene.feed(ToolDecision, request_id=name, decision=decision, by=by, args_digest=DIGEST)
+        scene.feed(ToolResponse, request_id=name, name="rename", status=status, data="because " * 20)
+    call(scene, "r9", "ls")
+    scene.feed(
+        ToolResponse, request_id="r9", name="ls", data={"error": {"code": "cancelled", "message": "x"}}, is_error=True
+    )
+    scene.feed(Usage, input_tokens=12_400, output_tokens=1_200, cost=0.031)
+    scene.feed(StreamEnd, reason="max_llm_calls", data={"cause": "the limit of the whole organisation"})
+    assert not [line for line in scene.lines if len(line) > 40]
+    assert any("effects not known" in line for line in scene.lines)
+
+
 def test_a_pause_is_not_an_end() -> None:
     scene = Scene()
     assert scene.feed(StreamEnd, reason="input_required", pending=["r1"]) == []

@@ -135,6 +135,7 @@ def test_a_change_of_five_thousand_lines_is_folded_and_v_shows_it_whole() -> Non
         at.wait_for("lines of the diff folded; v shows all")
         answer(at, "v", r'"new_text": ')
         at.wait_for("answer> v")
+        at.wait_for(r"^\}$")  # the last line, too
         answer(at, "n", "DENIED")
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentsession.host.cli._lines import Glyphs, Line, Span, Style, View, line
-from agentsession.host.cli._shapes import as_list, as_object
+from agentsession.host.cli._shapes import as_list, as_object, field_schema, marks_secret
 from agentsession.host.cli._text import DIFF_FOLD, OUTPUT_FOLD, cut, diff_lines, escape, fold, old_and_new, plural, wrap
 from agentsession.protocol import (
     Code,
@@ -181,15 +181,16 @@ def field_rows(schema: Mapping[str, Any] | None) -> list[str]:
         return []
     properties = as_object(schema.get("properties"))
     if properties is None:
-        return [_asks_for("answer", schema, required=True)] if schema.get("type") not in (None, "object") else []
+        return [_asks_for("answer", schema, schema, True)] if schema.get("type") not in (None, "object") else []
     required = as_list(schema.get("required"))
-    return [_asks_for(name, as_object(field) or {}, name in required) for name, field in properties.items()]
+    return [_asks_for(name, as_object(field) or {}, schema, name in required) for name, field in properties.items()]
 
 
-def _asks_for(name: str, field: Mapping[str, Any], required: bool) -> str:
+def _asks_for(name: str, raw: Mapping[str, Any], root: Mapping[str, Any], required: bool) -> str:
+    field = field_schema(raw, root)
     options = as_list(field.get("enum")) or [(as_object(one) or {}).get("const") for one in as_list(field.get("oneOf"))]
     words = {"integer": "whole number", "number": "number", "boolean": "yes or no", "string": "text"}
-    if field.get("format") == "password" or field.get("writeOnly") is True:
+    if marks_secret(raw, root):
         what = "secret, never recorded"
     elif options:
         what = "   ".join(f"{index} {option}" for index, option in enumerate(options, start=1))
@@ -200,5 +201,7 @@ def _asks_for(name: str, field: Mapping[str, Any], required: bool) -> str:
             what += f" {low if low is not None else ''}..{high if high is not None else ''}"
     title = field.get("title") or field.get("description")
     note = f" ({title})" if isinstance(title, str) and title.lower() != name.lower() else ""
-    default = f", default {json.dumps(field['default'], ensure_ascii=False)}" if "default" in field else ""
+    default = (
+        f", default {json.dumps(field['default'], ensure_ascii=False)}" if field.get("default") is not None else ""
+    )
     return escape(f"{name}{'*' if required else ''}{note}  {what}{default}").replace("\n", " ")

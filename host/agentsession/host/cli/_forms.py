@@ -15,9 +15,20 @@ from agentsession.host._elicitation import Position
 from agentsession.host.cli._blocks import field_rows, question_block
 from agentsession.host.cli._lines import Line, View, line
 from agentsession.host.cli._questions import Answered, Say, Steer, Step, is_early
-from agentsession.host.cli._shapes import as_list, as_object
+from agentsession.host.cli._shapes import as_list, as_object, field_schema, marks_secret
 from agentsession.host.cli._text import escape
-from agentsession.protocol import Decision, ElicitationAnswer, ElicitationRequest, accept, cancel, decline, find_problem
+from agentsession.protocol import (
+    Decision,
+    ElicitationAnswer,
+    ElicitationRequest,
+    SchemaError,
+    accept,
+    cancel,
+    check_json,
+    decline,
+    find_problem,
+    parse_json,
+)
 
 __all__ = ["FormQuestion"]
 
@@ -58,7 +69,7 @@ class FormQuestion:
     @property
     def secret(self) -> bool:
         """Whether the field is a secret: it is typed unseen."""
-        return self._at < len(self._fields) and _is_secret(self._schema(self._fields[self._at]))
+        return self._at < len(self._fields) and self._is_secret(self._fields[self._at])
 
     @property
     def block(self) -> list[Line]:
@@ -124,9 +135,9 @@ class FormQuestion:
                 value = _ABSENT
         else:
             value, problem = _read(word, schema)
-            problem = problem or _problem(value, schema)
-            if problem:
-                return self._say(problem)
+            problem = problem or _problem(value, self._raw(name), self._root)
+            if problem:  # its words may hold what was typed
+                return self._say("that does not fit what is asked for" if self._is_secret(name) else problem)
         if value is _ABSENT:
             self.content.pop(name, None)
         else:
@@ -138,11 +149,20 @@ class FormQuestion:
 
     # -- helpers ---------------------------------------------------------------------------------------------------
 
-    def _schema(self, name: str) -> Mapping[str, Any]:
-        schema = self.request.requested_schema or {}
+    @property
+    def _root(self) -> Mapping[str, Any]:
+        return self.request.requested_schema or {}
+
+    def _raw(self, name: str) -> Mapping[str, Any]:
         if self._whole:
-            return schema
-        return as_object((as_object(schema.get("properties")) or {}).get(name)) or {}
+            return self._root
+        return as_object((as_object(self._root.get("properties")) or {}).get(name)) or {}
+
+    def _schema(self, name: str) -> Mapping[str, Any]:
+        return field_schema(self._raw(name), self._root)
+
+    def _is_secret(self, name: str) -> bool:
+        return marks_secret(self._raw(name), self._root)
 
     def _is_required(self, name: str) -> bool:
         return self._whole or name in as_list((self.request.requested_schema or {}).get("required"))
@@ -150,12 +170,12 @@ class FormQuestion:
     def _row(self) -> Line:
         name = self._fields[self._at]
         required = [name] if self._is_required(name) else []
-        rows = field_rows({"properties": {name: dict(self._schema(name))}, "required": required})
+        rows = field_rows({**self._root, "properties": {name: dict(self._raw(name))}, "required": required})
         return line("  ", rows[0] if rows else escape(name))
 
     def _summary(self) -> str:
         parts = [
-            f"{name}={'***' if _is_secret(self._schema(name)) else json.dumps(self.content[name], ensure_ascii=False)}"
+            f"{name}={'***' if self._is_secret(name) else json.dumps(self.content[name], ensure_ascii=False)}"
             for name in self._fields
             if name in self.content
         ]
@@ -167,10 +187,6 @@ class FormQuestion:
 
 def _by_user(answer: ElicitationAnswer) -> ElicitationAnswer:
     return answer.model_copy(update={"decision": Decision(by="user")})
-
-
-def _is_secret(schema: Mapping[str, Any]) -> bool:
-    return schema.get("format") == "password" or schema.get("writeOnly") is True
 
 
 def _options(schema: Mapping[str, Any]) -> list[Any]:
@@ -189,29 +205,40 @@ def _read(word: str, schema: Mapping[str, Any]) -> tuple[Any, str | None]:
             return options[int(word) - 1], None
         return None, f"choose 1 to {len(options)}, or write one of them out"
     kind = schema.get("type")
-    if kind == "string" or kind is None:
+    if kind == "string":
         return word, None
+    if not isinstance(kind, str):  # any of several types, or none is named: text if that fits, else JSON
+        value, problem = _json(word)
+        return (word, None) if problem or find_problem(dict(schema), word) is None else (value, None)
     if kind == "boolean":
         value = _YES_NO.get(word.lower())
         return value, None if value is not None else "answer y or n"
     if kind == "integer":
         try:
-            return int(word), None
+            return check_json(int(word)), None
         except ValueError:
-            return None, f"{word} is not a whole number"
+            return None, f"{word[:40]} is not a whole number"
+    value, problem = _json(word)
+    if problem:
+        return None, f"{word[:40]} is not {'a number' if kind == 'number' else 'JSON'}"
+    return value, None
+
+
+def _json(word: str) -> tuple[Any, str | None]:
     try:
-        return json.loads(word), None
-    except ValueError:
-        return None, f"{word} is not {'a number' if kind == 'number' else 'JSON'}"
+        return check_json(parse_json(word)), None  # 1e999 is JSON, and an infinity for Python
+    except (SchemaError, ValueError) as error:
+        return None, str(error)
 
 
-def _problem(value: Any, schema: Mapping[str, Any]) -> str | None:
+def _problem(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any]) -> str | None:
     """What is wrong with a value, in words a person would use."""
+    schema = {**{key: root[key] for key in ("$defs", "definitions") if key in root}, **schema}
     low, high = schema.get("minimum"), schema.get("maximum")
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         if isinstance(high, (int, float)) and value > high:
             return f"{value} is more than {high}"
         if isinstance(low, (int, float)) and value < low:
             return f"{value} is less than {low}"
-    found = find_problem(dict(schema), value)
+    found = find_problem(schema, value)
     return found.message if found is not None else None

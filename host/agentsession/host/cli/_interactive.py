@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import re
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
@@ -26,7 +28,7 @@ from agentsession.host.cli._render import Renderer
 from agentsession.host.cli._screen import Screen, printed_above
 from agentsession.host.cli._setup import CommandPolicy, Loaded, RunOptions, make_host, open_session, open_store
 from agentsession.host.cli._signals import signals
-from agentsession.host.cli._text import count, cut, escape
+from agentsession.host.cli._text import call_title, count, cut, escape, wrap
 from agentsession.protocol import (
     AgentSession,
     AgentSessionError,
@@ -40,14 +42,21 @@ from agentsession.protocol import (
 
 __all__ = ["Conversation", "run_interactive"]
 
+logger = logging.getLogger("agentsession.host")
+
 Clock = Callable[[], float]
 
 _HELP = (
-    "  a line is for the agent: a new turn, or while it works a steer it reads before its next model call",
-    "  /o N   the whole output of call N        /w N   why call N was decided as it was",
-    "  /t     the last thought, whole           /quit  leave; Ctrl-D on an empty line does too",
-    "  Alt-Enter: new line.  Ctrl-C: abort the turn; again: leave.",
+    "a line is for the agent: a new turn, or while it works a steer, which it reads before its next model call",
+    "/o N   the whole output of call N",
+    "/w N   why call N was decided as it was",
+    "/t     the last thought, whole",
+    "/quit  leave; Ctrl-D on an empty line does too",
+    "Alt-Enter: new line.  Ctrl-C: abort the turn; again: leave.",
 )
+_EDITING = "args> "
+_COMMAND = re.compile(r"/[A-Za-z]+(\s|$)")
+"""What looks like a command; ``/etc/hosts`` does not, and a space before it says that it is none."""
 
 
 async def run_interactive(options: RunOptions, loaded: Loaded, clock: Clock = time.monotonic) -> Exit:
@@ -98,6 +107,8 @@ class Conversation:
         self._drawn: float | None = None
         self._editing = False
         self._steers: dict[str, str] = {}
+        self._begun: dict[str, float] = {}
+        self._drafts: dict[str, dict[str, Any]] = {}
         self._kept: list[str] = []
         self._waiting = 0
         self._quiet = True
@@ -130,6 +141,8 @@ class Conversation:
         if self._quiet:
             return
         self.renderer.view.width = self.screen.view.width
+        if isinstance(event, ToolRequest) and not event.partial:
+            self._begun.setdefault(event.request_id, self.clock())
         self.screen.show(self.renderer.feed(event))
         if isinstance(event, StreamEnd):
             for steer in (event.data or {}).get("undelivered") or ():
@@ -145,7 +158,8 @@ class Conversation:
         if tail:
             out.append(line(tail))
         for call in self.renderer.running[-4:]:
-            began = f"  {self.clock() - self._turn_began:.0f}s" if call.began is None else ""
+            since = self.clock() - self._begun.get(call.request.request_id, self.clock())
+            began = f"  {since:.0f}s" if since >= 1.0 else ""
             out.append(line(cut(f"  [{call.number}] {call.title}  running{began}", width, glyphs.ellipsis)))
         total = self.renderer.totals
         elapsed = int(self.clock() - self._turn_began)
@@ -170,14 +184,12 @@ class Conversation:
     def line(self, text: str, begun: float) -> None:
         """A line was entered; ``begun``: when its first character was typed."""
         if self._editing and isinstance(self._question, ApprovalQuestion):
-            self._editing = False
-            self.screen.prompt(self._question.prompt)
             self._step(self._question.edited(text), text)
         elif self._question is not None:
             self._to_question(self._question, text, begun)
         elif not text.strip():
             return
-        elif text.startswith("/"):
+        elif _is_command(text):
             self._command(text.strip())
         elif self._turn is not None:
             self._steer(text)
@@ -227,7 +239,8 @@ class Conversation:
             result = await self._host.run_turn(self._session, text)
             if result.end.reason == "input_required":
                 self.screen.show([line(("  still waiting for an answer; type to go on", "warn"))])
-        except AgentSessionError as error:
+        except Exception as error:  # a person at a terminal must learn of it, whatever it is
+            logger.debug("a turn failed", exc_info=error)
             self._tell(error)
             if self._session.state == "closed":
                 self.screen.leave(Exit.FAILED)
@@ -244,7 +257,7 @@ class Conversation:
         except AgentSessionError as error:
             self._tell(error)
 
-    def _tell(self, error: AgentSessionError) -> None:
+    def _tell(self, error: Exception) -> None:
         self.screen.show([line((row, "bad")) for row in error_text(error).rstrip("\n").split("\n")])
 
     # -- steers --------------------------------------------------------------------------------------------------------
@@ -292,11 +305,18 @@ class Conversation:
             view=self.screen.view,
             number=call.number if call is not None else None,
             asked_by=self._asker(request.agent_id),
+            mode=self._policy.mode_of(request.request_id),
+            draft=self._drafts.get(request.request_id) if position.problem else None,
         )
         answered = await self._ask(question)
         if answered.remember == "session":
             self._policy.remember(request.request_id)
         assert isinstance(answered.value, Approval)
+        self._begun[request.request_id] = self.clock()
+        if answered.value.args is not None:
+            self._drafts[request.request_id] = answered.value.args
+            if call is not None:  # from now on it is told as what runs
+                call.title = call_title(request.name, answered.value.args) + " (edited)"
         return answered.value
 
     async def ask(self, request: ElicitationRequest, position: Position) -> ElicitationAnswer | None:
@@ -314,8 +334,8 @@ class Conversation:
     async def _ask(self, question: Question) -> Answered:
         self._question, self._drawn, self._waiting = question, None, 1
         self._answer = asyncio.get_running_loop().create_future()
-        self.screen.prompt(question.prompt, secret=question.secret)
         self.screen.show(question.block)
+        self.screen.prompt(question.prompt, secret=question.secret)
         try:
             await self.screen.drawn()
             self._drawn = self.clock()
@@ -330,12 +350,13 @@ class Conversation:
         prompt = question.prompt
         step = question.take(text, begun=begun, drawn=drawn)
         if isinstance(step, Steer):
-            if step.text.strip().startswith("/"):
+            if _is_command(step.text):
                 self._command(step.text.strip())
             elif step.text.strip():
                 self._steer(step.text)
             return
-        self.screen.show([line((prompt, "dim"), shown)])
+        if not self.screen.echoes:
+            self.screen.show([line((prompt, "dim"), shown)])
         self._step(step, text)
 
     def _step(self, step: Any, text: str) -> None:
@@ -344,18 +365,19 @@ class Conversation:
             if self._answer is not None and not self._answer.done():
                 self._answer.set_result(step)
         elif isinstance(step, Edit):
-            self._editing = True
-            self.screen.prompt("args> ")
-            if not self.screen.fill(step.text):
-                self._editing = False
+            self._editing = self.screen.fill(step.text)
+            if self._editing:
+                self.screen.prompt(_EDITING)
+            else:
                 self.screen.show([line(("  empty the box first, then e", "warn"))])
         elif isinstance(step, ShowAll):
             self._spawn(self.screen.page(step.text))
         elif isinstance(step, Say) and question is not None:
+            self._editing = step.still_editing
             self.screen.show(step.lines)
-            self.screen.prompt(question.prompt, secret=question.secret)
             if step.put_back:
                 self.screen.fill(text)
+            self.screen.prompt(_EDITING if self._editing else question.prompt, secret=question.secret)
             if step.redraw:
                 self._drawn = None
                 self._spawn(self._redrawn())
@@ -376,7 +398,8 @@ class Conversation:
         if word == "/quit":
             self.screen.leave(Exit.COMPLETED)
         elif word == "/help":
-            self.screen.show([line((row, "dim")) for row in _HELP])
+            width = self.screen.view.width - 2
+            self.screen.show([line((f"  {row}", "dim")) for text in _HELP for row in wrap(text, width)])
         elif word == "/t" and self.renderer.speech.thoughts:
             self._whole(self.renderer.speech.thoughts[-1])
         elif word in ("/o", "/w") and rest.strip().isdecimal():
@@ -387,8 +410,13 @@ class Conversation:
                 self._whole(call.output or "(no output)")
             else:
                 self.screen.show(call.why(self.screen.view.width))
+        elif word in ("/t", "/o", "/w"):
+            need = "no thought yet" if word == "/t" else f"which call? For example: {word} 1"
+            self.screen.show([line((f"  {need}", "warn"))])
         else:
-            self.screen.show([line(("  not a command here; see /help", "warn"))])
+            told = "not a command here; see /help, or put a space before it to send it to the agent"
+            self.screen.show([line((f"  {row}", "warn")) for row in wrap(told, self.screen.view.width - 2)])
+            self._give_back(text)
 
     def _whole(self, text: str) -> None:
         self.screen.show([line(row) for row in escape(text).rstrip("\n").split("\n")])
@@ -399,3 +427,7 @@ class Conversation:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+def _is_command(text: str) -> bool:
+    return _COMMAND.match(text) is not None

@@ -30,6 +30,8 @@ __all__ = ["PlainTerminal"]
 class PlainTerminal:
     """A :class:`agentsession.host.cli._screen.Screen` of printed and read lines."""
 
+    echoes = True
+
     def __init__(self, options: RunOptions) -> None:
         self._out = Out(sys.stdout, color=options.color)
         self._view = View(width=self._out.width, glyphs=ASCII, interactive=True)

@@ -18,11 +18,11 @@ from typing import Any, Final, Literal, Protocol
 from agentsession.host._elicitation import Approval, Position
 from agentsession.host._policy import PolicyDecision
 from agentsession.host.cli._blocks import args_block, diff_block, indented, shown_args
-from agentsession.host.cli._lines import Line, View, line
+from agentsession.host.cli._lines import Line, Style, View, line
 from agentsession.host.cli._render import by_whom
 from agentsession.host.cli._shapes import as_object
 from agentsession.host.cli._text import call_title, escape, wrap
-from agentsession.protocol import ElicitationAnswer, ToolRequest
+from agentsession.protocol import ElicitationAnswer, SchemaError, ToolRequest, check_json, parse_json
 
 __all__ = [
     "READ_TIME_S",
@@ -58,6 +58,8 @@ class Say:
     redraw: bool = False
     put_back: bool = False
     """What was typed goes back into the box."""
+    still_editing: bool = False
+    """What is typed next is still an edit."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -127,6 +129,7 @@ class ApprovalQuestion:
         number: int | None = None,
         asked_by: str = "",
         mode: str = "default",
+        draft: dict[str, Any] | None = None,
     ) -> None:
         self.request = request
         self.decision = decision
@@ -135,6 +138,7 @@ class ApprovalQuestion:
         self.args: dict[str, Any] = dict(request.args or {})
         """What would run: the requested arguments, or the edited ones."""
         self.is_edited = False
+        self._draft = draft  # an edit that did not fit: what was typed is not lost
         self._number = number
         self._asked_by = asked_by
         self._mode = mode
@@ -163,13 +167,12 @@ class ApprovalQuestion:
             out.append(line((f"  {glyphs.warn} {escape(self.position.problem)}", "bad")))
         body = args_block(self.args, width - 5, glyphs, "v shows all")
         out += indented(body, "     ")
-        out.append(self.choices)
-        return out
+        return [*out, *self._choices()]
 
-    @property
-    def choices(self) -> Line:
+    def _choices(self) -> list[Line]:
         """What can be typed."""
-        parts: list[str | tuple[str, Any]] = ["  "]
+        rows: list[list[str | tuple[str, Style]]] = [[]]
+        used = 0
         for key, meaning in (
             ("y", "once"),
             ("s", "session"),
@@ -178,8 +181,14 @@ class ApprovalQuestion:
             ("v", "view"),
             ("w", "why"),
         ):
-            parts += [(key, "strong"), f" {meaning}  "]
-        return line(*parts)
+            cost = len(f"  {key} {meaning}")
+            if used and used + cost > self.view.width:
+                rows.append([])
+                used = 0
+            word: tuple[str, Style] = (key, "strong")
+            rows[-1] += ["  ", word, f" {meaning}"]
+            used += cost
+        return [line(*row) for row in rows]
 
     def take(self, text: str, *, begun: float, drawn: float) -> Step:
         """A line: an answer only if it is a whole one, and was begun after the question could be read."""
@@ -197,7 +206,7 @@ class ApprovalQuestion:
         if word == "n" or text.strip() == "no":
             return Answered(Approval.no(rest or None))
         if text.strip() == "e":
-            return Edit(json.dumps(self.args, ensure_ascii=False))
+            return Edit(json.dumps(self._draft or self.args, ensure_ascii=False))
         if text.strip() == "v":
             return ShowAll(shown_args(self.args))
         if text.strip() == "w":
@@ -207,15 +216,21 @@ class ApprovalQuestion:
         return Steer(text)
 
     def edited(self, text: str) -> Step:
-        """Take edited arguments: they must be a JSON object. Shows the change, and asks again."""
+        """Take edited arguments: they must be a JSON object. Shows the change, and asks again; nothing leaves it."""
+        if not text.strip():
+            return self._say("nothing changed")
         try:
-            args = as_object(json.loads(text))
-        except ValueError as error:
-            return self._say(f"not JSON, nothing changed: {error}")
+            args = as_object(check_json(parse_json(text)))  # 1e999 is JSON, and an infinity for Python
+        except (SchemaError, ValueError) as error:
+            got, expected = getattr(error, "got", None) or "this", getattr(error, "expected", None) or "JSON"
+            told = escape(f"not JSON: {got[:60]}, expected {expected}; an empty line changes nothing")
+            return dataclasses.replace(self._say(told.replace("\n", " ")), put_back=True, still_editing=True)
         if args is None:
-            return self._say("the arguments must be a JSON object; nothing changed")
+            problem = self._say("the arguments must be a JSON object; an empty line leaves them as they are")
+            return dataclasses.replace(problem, put_back=True, still_editing=True)
         if args == self.args:
             return self._say("nothing changed")
+        self._draft = None
         before, after = shown_args(self.request.args), shown_args(args)
         self.args, self.is_edited = args, args != (self.request.args or {})
         change = diff_block(before, after, self.view.width - 5, self.view.glyphs, "v shows all")
@@ -232,7 +247,8 @@ class ApprovalQuestion:
         return [line((row, "dim")) for text in rows for row in wrap(text, self.view.width)]
 
     def _say(self, text: str) -> Say:
-        return Say((line((f"  {self.view.glyphs.warn} {text}", "warn")),))
+        rows = wrap(f"{self.view.glyphs.warn} {text}", self.view.width - 2)
+        return Say(tuple(line((f"  {row}", "warn")) for row in rows))
 
 
 def _shortened(title: str, width: int) -> str:

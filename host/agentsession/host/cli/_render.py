@@ -54,6 +54,10 @@ _STATUS: dict[str, tuple[str, Style]] = {
 }
 
 
+_TOLD_ROOM: int = 50
+"""Columns that what the model was told has at least; a hint about it goes first."""
+
+
 @dataclasses.dataclass(slots=True)
 class Call:
     """A tool call as it was shown: its number, what it was, what came of it."""
@@ -244,20 +248,24 @@ class Renderer:
         ended = at(event)
         if call.began is not None and ended is not None and status in ("completed", "failed"):
             took = f"  {seconds(max(0.0, ended - call.began))}"
-        first = line(
-            (head, "bad" if status == "denied" else ""), f"{title}{pad}  ", (f"{word:<6}", style), f"  {note}{took}"
-        )
+        start: tuple[str, Style] = (head, "bad" if status == "denied" else "")
+        first = [line(start, f"{title}{pad}  ", (f"{word:<6}", style), f"  {note}{took}")]
+        if first[0].width > self.view.width:  # a narrow window: the note has a row of its own
+            fits = cut(note, self.view.width - 6, self.view.glyphs.ellipsis)
+            first = [line(start, f"{title}{pad}  ", (word, style), took), line(f"      {fits}")]
         if status == "denied":
             told = " ".join(rows)
             hint = f"   /w {call.number} says why" if self.view.interactive else ""
+            hint = hint if self.view.width - len(hint) >= _TOLD_ROOM else ""
             if told:
                 text = cut(f"      model was told: {told}", self.view.width - len(hint), self.view.glyphs.ellipsis)
-                return [first, line((text + hint, "dim"))]
-            return [first]
+                return [*first, line((text + hint, "dim"))]
+            return first
         if status == "failed" and len(rows) > 1:
             more = f"/o {call.number} shows all" if self.view.interactive else self.view.more
-            return [first, *indented(output_block(call.output, self.view.width - 6, self.view.glyphs, more), "      ")]
-        return [first]
+            block = output_block(call.output, self.view.width - 6, self.view.glyphs, more)
+            return [*first, *indented(block, "      ")]
+        return first
 
     def _note(self, call: Call, event: ToolResponse, status: str, rows: list[str]) -> str:
         decided = by_whom(call.decision.by) if call.decision is not None else ""
@@ -355,7 +363,12 @@ class Renderer:
         more = f"  {used}  {total.money}  {escape(event.session_id)}"
         if cells(head + tail + more) <= self.view.width:
             return [line((head, style), tail + more)]
-        return [line((head, style), tail), line(f" {more}")]
+        rows = wrap(head + tail, self.view.width - 3)  # one row, but in a narrow window
+        first = line((head, style), rows[0].removeprefix(head)) if rows[0].startswith(head) else line((rows[0], style))
+        return [
+            first,
+            *(line(f"   {row}") for text in (*rows[1:], more.strip()) for row in wrap(text, self.view.width - 3)),
+        ]
 
 
 def _status(event: ToolResponse) -> str:

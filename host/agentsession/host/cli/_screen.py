@@ -33,6 +33,11 @@ class Screen(Protocol):
         """Print finished lines, in order, soon."""
         ...
 
+    @property
+    def echoes(self) -> bool:
+        """Whether what was typed stays on the screen by itself."""
+        ...
+
     async def drawn(self) -> None:
         """Return once everything that was shown is on the screen."""
         ...

@@ -96,6 +96,7 @@ class CommandPolicy:
         self._annotations = AnnotationPolicy(("host", "agent") if options.yes_read_only else ("host",))
         self._remembered: set[str] = set()
         self._asked: dict[str, str] = {}
+        self._modes: dict[str, str] = {}
 
     def remember(self, request_id: str) -> None:
         """Allow calls like this one for the session: the same tool, and if it is destructive the same arguments."""
@@ -105,8 +106,13 @@ class CommandPolicy:
         """Whether a call that was to be asked about has been answered for meanwhile."""
         return self._asked.get(request_id) in self._remembered
 
+    def mode_of(self, request_id: str) -> str:
+        """The permission mode in which a call was decided on."""
+        return self._modes.get(request_id, "default")
+
     def evaluate(self, request: PolicyRequest) -> PolicyDecision:
         """Deny beats what was remembered, which only ever answers for a question."""
+        self._modes[request.request_id] = request.permission_mode
         for pattern in self._deny:
             if fnmatch.fnmatchcase(request.tool, pattern):
                 return PolicyDecision("deny", f"policy:--deny {pattern}", f"{request.tool} is denied for this run")

@@ -5,9 +5,10 @@ May import: the standard library.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, cast
 
-__all__ = ["as_list", "as_object", "is_list"]
+__all__ = ["as_list", "as_object", "field_schema", "follow", "is_list", "marks_secret"]
 
 
 def as_object(value: object) -> dict[str, Any] | None:
@@ -18,6 +19,53 @@ def as_object(value: object) -> dict[str, Any] | None:
 def as_list(value: object) -> list[Any]:
     """The value, if it is a JSON array; else an empty list."""
     return cast("list[Any]", value) if isinstance(value, (list, tuple)) else []
+
+
+def field_schema(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int = 8) -> dict[str, Any]:
+    """A field's schema as a form can ask for it: a reference, a lone ``allOf`` and "or null" are looked through."""
+    found = dict(schema)
+    if depth:
+        reference = found.pop("$ref", None)
+        inner = follow(reference, root) if reference is not None else None
+        for key in ("allOf", "anyOf", "oneOf"):
+            options = [one for one in map(as_object, as_list(found.get(key))) if one and one.get("type") != "null"]
+            if inner is None and len(options) == 1 and "const" not in options[0]:
+                inner = options[0]
+                del found[key]
+        if inner is not None:
+            return {**field_schema(inner, root, depth - 1), **found}
+        if reference is not None:
+            found["$ref"] = reference
+    kinds = [kind for kind in as_list(found.get("type")) if kind != "null"]
+    if len(kinds) == 1:
+        found["type"] = kinds[0]
+    return found
+
+
+def follow(reference: object, root: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The schema that a reference inside of ``root`` leads to; one to elsewhere is not followed."""
+    if not isinstance(reference, str) or not reference.startswith("#"):
+        return None
+    found: Any = root
+    for step in reference[1:].split("/")[1:]:
+        found = (as_object(found) or {}).get(step.replace("~1", "/").replace("~0", "~"))
+    return as_object(found)
+
+
+def marks_secret(schema: object, root: Mapping[str, Any], depth: int = 8) -> bool:
+    """Whether a value of this schema may hold a secret: anything in it says so, or it leads where nobody can look."""
+    if is_list(schema):
+        return any(marks_secret(item, root, depth) for item in as_list(schema))
+    fields = as_object(schema)
+    if fields is None:
+        return False
+    if fields.get("format") == "password" or fields.get("writeOnly") is True:
+        return True
+    if "$ref" in fields:
+        inner = follow(fields["$ref"], root)
+        if inner is None or (depth and marks_secret(inner, root, depth - 1)):
+            return True
+    return any(marks_secret(item, root, depth) for item in fields.values() if isinstance(item, (dict, list)))
 
 
 def is_list(value: object) -> bool:

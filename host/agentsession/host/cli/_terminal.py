@@ -67,6 +67,8 @@ class _HeldOutput(Vt100_Output):
 class Terminal:
     """A :class:`agentsession.host.cli._screen.Screen` on prompt_toolkit."""
 
+    echoes = False
+
     def __init__(self, options: RunOptions) -> None:
         self._out = Out(sys.stdout, color=options.color)
         self._view = View(width=self._out.width, glyphs=self._out.glyphs, interactive=True)
@@ -120,7 +122,8 @@ class Terminal:
         command = shlex.split(os.environ.get("PAGER") or "less")
         if command and shutil.which(command[0]):
             await self.drawn()
-            shown = escape(text).encode("utf-8", "replace")
+            # Without the line feed, what is drawn next would stand on its last line.
+            shown = (escape(text).rstrip("\n") + "\n").encode("utf-8", "replace")
             await run_in_terminal(lambda: subprocess.run(command, input=shown, check=False), in_executor=True)
         else:
             from agentsession.host.cli._lines import line

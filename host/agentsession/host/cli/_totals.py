@@ -48,6 +48,7 @@ class Totals:
     _waiting: dict[str, float] = dataclasses.field(default_factory=dict[str, float])
     _running: dict[str, float] = dataclasses.field(default_factory=dict[str, float])
     _host_runs: set[str] = dataclasses.field(default_factory=set[str])
+    _waits: set[str] = dataclasses.field(default_factory=set[str])
     _you: list[_Span] = dataclasses.field(default_factory=list[_Span])
     _tools: list[_Span] = dataclasses.field(default_factory=list[_Span])
 
@@ -64,16 +65,19 @@ class Totals:
     def _time(self, event: Event, now: float) -> None:
         if isinstance(event, ToolRequest) and not event.partial:
             self._running[event.request_id] = now
+            if event.needs in ("result", "grant"):
+                self._waits.add(event.request_id)
             if event.needs == "result":  # its decision is recorded together with its result
                 self._host_runs.add(event.request_id)
         elif isinstance(event, ElicitationRequest):
             self._waiting[event.request_id] = now
         elif isinstance(event, ElicitationResponse):
             asked = self._waiting.pop(event.request_id, None)
-            if asked is not None and event.action != "cancel":
+            if asked is not None:
                 self._you.append((asked, now))
         elif isinstance(event, ToolDecision):
             asked = self._running.get(event.request_id)
+            self._waits.discard(event.request_id)
             if asked is not None and (event.by or "").partition(":")[0] == "user":
                 self._you.append((asked, now))
             if asked is not None and event.request_id not in self._host_runs:
@@ -82,6 +86,9 @@ class Totals:
             began = self._running.pop(event.request_id, None)
             if began is not None and event.status not in ("denied", "cancelled"):
                 self._tools.append((began, now))
+            elif began is not None and event.status == "cancelled" and event.request_id in self._waits:
+                self._you.append((began, now))  # it had not started: it waited for a word until the turn was ended
+            self._waits.discard(event.request_id)
 
     def _usage(self, event: Usage) -> None:
         self.model = event.model or self.model
