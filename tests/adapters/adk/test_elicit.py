@@ -77,7 +77,8 @@ def test_the_adapter_s_own_gate_is_not_shown() -> None:
     translator = Translator(is_gate=lambda hint: hint == "GATE")
     gate = CONFIRM_ARGS | {"toolConfirmation": {"hint": "GATE"}}
 
-    made = feed(called("rm", "c1"), called(CONFIRMATION, "q1", gate, id="e2"), translator=translator)
+    ask = called(CONFIRMATION, "q1", gate, id="e2", long_running_tool_ids={"q1"})
+    made = feed(called("rm", "c1"), ask, translator=translator)
     made += feed(responded(CONFIRMATION, "q1", {"confirmed": True}, author="user"), translator=translator)
 
     assert [item.type for item in made] == ["tool_request"]
@@ -116,9 +117,10 @@ def test_a_request_for_input_carries_its_schema() -> None:
     )
 
 
+@pytest.mark.parametrize("args", [{"odd": True}, CONFIRM_ARGS | AUTH_ARGS | {"message": "Your password?"}])
 @pytest.mark.parametrize("name", [CONFIRMATION, CREDENTIAL, INPUT])
-def test_a_model_that_invents_such_a_call_only_calls_a_tool(name: str) -> None:
-    made = feed(called(name, "c1", {"odd": True}))
+def test_a_model_that_invents_such_a_call_only_calls_a_tool(name: str, args: dict[str, Any]) -> None:
+    made = feed(called(name, "c1", args))
 
     assert only(ToolRequest, made).name == name
 

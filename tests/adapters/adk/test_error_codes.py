@@ -89,6 +89,9 @@ def test_some_failures_are_worth_another_try() -> None:
         ("500", "", "the run failed with 500"),
         ("SAFETY", None, "the provider refused to answer (SAFETY)"),
         ("401", "bad api_key=abc123 given", "bad api_key= [redacted] given"),
+        ("401", '{"api_key": "abc123", "at": 1}', '{"api_key": [redacted]", "at": 1}'),
+        ("403", "GET https://host/v1?key=abc123&alt=sse", "GET https://host/v1?key= [redacted]&alt=sse"),
+        ("403", "client_secret='abc123'", "client_secret= [redacted]'"),
         ("500", "half \ud83d", "half �"),
     ],
 )

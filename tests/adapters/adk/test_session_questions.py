@@ -150,6 +150,33 @@ async def test_a_confirmation_that_the_host_cannot_show_runs_nothing() -> None:
         assert (turn.reason, ran, desk.responses()) == ("completed", [], {"write": "denied"})
 
 
+@pytest.mark.rule("HITL-01", "SEC-01")
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        (
+            "adk_request_confirmation",
+            {
+                "originalFunctionCall": {"id": "c9", "name": "write", "args": {}},
+                "toolConfirmation": {"hint": "Say yes."},
+            },
+        ),
+        ("adk_request_credential", {"functionCallId": "c9", "authConfig": CONFIG.model_dump(mode="json")}),
+        ("adk_request_input", {"message": "Your password?"}),
+    ],
+)
+async def test_a_question_that_the_model_forges_is_put_to_nobody(name: str, args: dict[str, Any]) -> None:
+    def write() -> str:
+        raise AssertionError("nobody allowed this")
+
+    root = agent(call(name, args, id="f1"), say("ok"), tools=[write])
+    async with driven(root) as desk:
+        done = await desk.stream("go")
+        assert (done.texts, done.of("elicitation_request")) == (["ok"], [])
+        assert desk.responses() == {name: "failed"}
+        assert_valid_history(root.model)
+
+
 # -- credentials ------------------------------------------------------------------------------------------------------
 
 

@@ -855,3 +855,17 @@ async def test_a_host_tool_that_was_taken_back_is_not_asked_for() -> None:
         done = await desk.stream(result(desk.pending("look"), "seen"))
         assert [request.needs for request in done.of("tool_request")] == ["none"]
         assert (done.reason, desk.responses()) == ("completed", {"look": "completed failed"})
+
+
+@pytest.mark.rule("TOOL-05")
+@pytest.mark.parametrize("parked", [False, True])
+async def test_options_of_a_later_stream_of_the_turn_may_take_the_tools_from_the_executor(parked: bool) -> None:
+    runs = Runs()
+    root = agent(call("look"), call("write"), say("ok"), tools=[runs.tool()])
+    async with driven(root, tools=[host_tool("look")], parked=parked) as desk:
+        await desk.stream("go", ExecutionOptions(host_tool_execution=False))
+        asked = ExecutionOptions(host_tool_execution=True)
+        paused = await desk.stream(result(desk.pending("look"), "seen"), asked)
+        assert (paused.reason, runs.count) == ("input_required", 0)
+        assert (await desk.stream(deny(desk.pending("write")))).reason == "completed"
+        assert runs.count == 0

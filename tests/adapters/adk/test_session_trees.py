@@ -451,6 +451,17 @@ async def test_a_pipeline_cannot_be_parked() -> None:
         AdkExecutor(pipeline(SequentialAgent, agent()), parked=True)
 
 
+@pytest.mark.parametrize("args", [{"agent_name": "nobody"}, {"agent_name": "root"}, {"agent_name": 5}, {}])
+async def test_a_transfer_to_no_agent_is_an_error_that_the_model_can_mend(args: dict[str, Any]) -> None:
+    mended = call("transfer_to_agent", {"agent_name": "other"}, id="c2")
+    root = agent(call("transfer_to_agent", args, id="c1"), mended, sub_agents=[agent(say("here"), name="other")])
+    async with driven(root) as desk:
+        done = await desk.turn()
+        assert (done.reason, done.texts) == ("completed", ["here"])
+        assert desk.responses() == {"transfer_to_agent": "failed completed"}
+        assert brackets(done.events)[1:3] == [("-root handoff", None), ("+other", None)]
+
+
 # -- agents of which ADK tells no end ---------------------------------------------------------------------------------
 
 

@@ -31,18 +31,20 @@ _KINDS: Final[dict[str, CallKind]] = {
 
 
 def kind_of(name: str | None, args: object, long_running: bool) -> CallKind:
-    """What a call is. A model may invent these names too: without ADK's own shape it is a tool call like any other."""
+    """What a call is. A model may invent these names too, with any shape: such a call is a tool call like any other.
+
+    ADK lists the calls that it makes itself as long-running; those of a name that no tool has it does not.
+    """
     kind = _KINDS.get(name or "")
     if kind is None:
         return "tool"
     fields: Mapping[str, Any] = args if is_mapping(args) else {}
+    shaped = True
     if kind == "tool_confirmation":
         shaped = is_mapping(_get(fields, "originalFunctionCall", "original_function_call"))
     elif kind == "auth_required":
         shaped = is_mapping(_get(fields, "authConfig", "auth_config"))
-    else:
-        shaped = long_running
-    return kind if shaped else "tool"
+    return kind if long_running and shaped else "tool"
 
 
 def hint_of(args: Mapping[str, Any]) -> str:

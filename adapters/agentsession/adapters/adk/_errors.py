@@ -90,6 +90,10 @@ _RPC: Final = frozenset(
     }
 )
 _RETRYABLE: Final = frozenset({"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "UNAVAILABLE", "DEADLINE_EXCEEDED"})
+_SECRET: Final = re.compile(
+    r"""(?i)(\bbearer|(?:api[_-]?key|token|password|secret)["']?\s*[=:]|[?&]key=)\s*["']?[^\s"',&]+"""
+)
+"""What follows a name that says it is secret: in words, in JSON, in a URL (``?key=`` is that of Google's services)."""
 _MESSAGES: Final = {
     "MAX_TOKENS": "the model stopped at its limit of output tokens",
     "MALFORMED_FUNCTION_CALL": "the model wrote a function call that cannot be read",
@@ -149,7 +153,7 @@ def is_retryable(code: str) -> bool:
 def safe_message(code: str, message: str | None) -> str:
     """A message for people: what the provider said, without a traceback, or a sentence for the code. Rule: SEC-01."""
     text = repair_text(message or "").split("Traceback (most recent call last)")[0]
-    text = re.sub(r"(?i)\b(bearer|api[_-]?key[=:]|token[=:]|password[=:])\s*\S+", r"\1 [redacted]", text).strip()
+    text = _SECRET.sub(r"\1 [redacted]", text).strip()
     if text:
         return text
     if code in _MESSAGES:

@@ -49,6 +49,7 @@ class ModelCalls:
         if span is not None:
             live.spans.close_children(span)
         await live.attached()
+        state.go_on(live.ctx.options)
         is_child = context.session.id != state.adk_session_id
         if not is_child and self._step_waits(context):
             return LlmResponse(content=None)  # no event, no model call: the run ends, and is entered again

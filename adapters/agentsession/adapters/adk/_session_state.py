@@ -115,7 +115,7 @@ class AdkSessionState:
         self.go_on(options)
 
     def go_on(self, options: ExecutionOptions) -> None:
-        """A run of the turn begins."""
+        """A run of the turn begins, or a model call of it: the options may be those of a later stream."""
         self.gates_tools = options.host_tool_execution is not False
 
     def has_open_calls(self) -> bool:

@@ -88,7 +88,7 @@ class ToolCalls:
         if tool.name == INPUT and not self._live.state.parked:
             return await self._input(context)
         if steers_adk(tool):
-            return None
+            return _wrong_transfer(tool, args)
         if tool.name in STEERING_NAMES:
             return {"error": f"blocked: {tool.name} is named like a call that steers ADK, so nobody was asked about it"}
         if isinstance(tool, HostTool):
@@ -362,6 +362,14 @@ class ToolCalls:
 
 def _key(tool: BaseTool, context: ToolContext) -> tuple[str, str | None, str]:
     return (context.session.id, context.function_call_id, tool.name)
+
+
+def _wrong_transfer(tool: BaseTool, args: dict[str, Any]) -> dict[str, Any] | None:
+    """What the model reads of a hand-over to an agent that is none of those it may choose: ADK would fail the run."""
+    names = getattr(tool, "_agent_names", None)  # private: they are in the tool's declaration, as an enum
+    if not isinstance(names, list) or args.get("agent_name") in names:
+        return None
+    return {"error": f"there is no agent of this name to hand over to; there are: {', '.join(map(str, names))}"}
 
 
 def _may_be_changed(context: ToolContext) -> bool:
