@@ -10,12 +10,13 @@ from typing import Any
 
 import anyio
 import pytest
-from fastapi.openapi.models import APIKey
-from google.adk.auth.auth_credential import AuthCredential, AuthCredentialTypes
+from fastapi.openapi.models import APIKey, OAuth2, OAuthFlowAuthorizationCode, OAuthFlows
+from google.adk.auth.auth_credential import AuthCredential, AuthCredentialTypes, OAuth2Auth
 from google.adk.auth.auth_tool import AuthConfig
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.adk.tools._request_input_tool import request_input
 from google.adk.tools.agent_tool import AgentTool
+from google.adk.tools.base_toolset import BaseToolset
 from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.tool_context import ToolContext
 from tests.adapters.adk.driving import (
@@ -257,6 +258,72 @@ async def test_a_credential_that_adk_cannot_read_is_asked_for_again_and_then_ref
         assert (await desk.stream(accept(desk.pending("auth_required"), unreadable))).reason == "input_required"
         done = await desk.stream(accept(desk.pending("auth_required"), unreadable))
         assert (done.texts, desk.responses()) == (["sorry"], {"weather": "failed"})
+        assert SECRET not in "".join(event.to_wire_json() for event in desk.session.record)
+
+
+@pytest.mark.rule("HITL-02", "HITL-03")
+@pytest.mark.parametrize("loads", [0, 2])
+@pytest.mark.parametrize("yes", [True, False])
+async def test_a_credential_that_two_calls_wait_for_is_asked_for_once_and_is_for_both(
+    yes: bool, loads: int, tmp_path: Path
+) -> None:
+    seen: list[str | None] = []
+    store, service = MemoryRecordStore(), SqliteSessionService(str(tmp_path / "adk.db"))
+    both = calls(call("weather", {"city": "Rome"}, id="c1"), call("weather", {"city": "Oslo"}, id="c2"))
+    root = agent(both, say("ok"), tools=[weather_tool(seen)])
+
+    def made() -> AdkExecutor:
+        return AdkExecutor(root, session_service=service, store=store)
+
+    def answer(desk: Driven) -> Answer:
+        question = desk.pending("auth_required")
+        return accept(question, {"credential": {"type": "api_key", "value": SECRET}}) if yes else decline(question)
+
+    async with made() as executor:
+        desk = Driven(executor, await executor.open(OpenOptions(session_id="s1")))
+        await desk.stream("go")
+        paused = await desk.stream([grant(item.request_id) for item in desk.session.pending])
+        assert (paused.reason, paused.end.data) == ("input_required", None)
+        if not loads:
+            await desk.stream(answer(desk))
+    for number in range(loads):
+        async with made() as executor:
+            desk = Driven(executor, await executor.load("s1"))
+            if number == loads - 1:
+                await desk.stream(answer(desk))
+    assert desk.responses() == {"weather": "completed completed" if yes else "failed failed"}
+    assert seen == [None, None, *([SECRET, SECRET] if yes else [])]
+    told = '{"sky": "blue"}' if yes else '{"error": "the user gave no credential for this call"}'
+    assert history(root.model)[-2:] == [("result c1", told), ("result c2", told)]
+    verify(desk.session)
+
+
+async def test_a_refused_credential_of_a_toolset_ends_the_turn_and_is_not_asked_for_for_ever() -> None:
+    flow = OAuthFlowAuthorizationCode(authorizationUrl="https://a/auth", tokenUrl="https://a/token", scopes={})
+    config = AuthConfig(
+        auth_scheme=OAuth2(flows=OAuthFlows(authorizationCode=flow)),
+        raw_auth_credential=AuthCredential(
+            auth_type=AuthCredentialTypes.OAUTH2,
+            oauth2=OAuth2Auth(client_id="me", client_secret=SECRET, redirect_uri="https://host/back"),
+        ),
+        credential_key="set",
+    )
+
+    class Guarded(BaseToolset):
+        async def get_tools(self, readonly_context: Any = None) -> list[Any]:
+            return []
+
+        def get_auth_config(self) -> AuthConfig:
+            return config
+
+    root = agent(say("never"), tools=[Guarded()])
+    async with driven(root) as desk:
+        for _ in range(2):
+            assert (await desk.stream("go")).reason == "input_required"
+            done = await desk.stream(decline(desk.pending("auth_required")))
+            (told,) = done.of("error")
+            assert (done.reason, told.status) == ("failed", "UNAUTHENTICATED")
+        assert model_calls(root) == 0
         assert SECRET not in "".join(event.to_wire_json() for event in desk.session.record)
 
 

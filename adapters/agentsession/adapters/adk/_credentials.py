@@ -22,7 +22,14 @@ from google.genai import types
 from agentsession.adapters.adk._elicit import CREDENTIAL
 from agentsession.adapters.adk._values import REDACTED
 
-__all__ = ["REDACTED_RESPONSE", "credential_response", "put_back", "requested_config", "store_credential"]
+__all__ = [
+    "REDACTED_RESPONSE",
+    "calls_sharing",
+    "credential_response",
+    "put_back",
+    "requested_config",
+    "store_credential",
+]
 
 REDACTED_RESPONSE = {"credential": REDACTED}
 """What ADK stores in the place of a credential."""
@@ -99,6 +106,16 @@ def requested_config(session: Session, adk_id: str) -> Mapping[str, Any]:
                 config = args.get("authConfig", args.get("auth_config"))
                 return config if isinstance(config, Mapping) else {}
     return {}
+
+
+def calls_sharing(session: Session, adk_id: str) -> list[str]:
+    """The calls that wait for the same credential as this one: ADK asks once for all of a step that share a key."""
+    for event in reversed(session.events):
+        configs = event.actions.requested_auth_configs
+        if adk_id in configs:
+            key = configs[adk_id].credential_key
+            return [other for other, config in configs.items() if other != adk_id and config.credential_key == key]
+    return []
 
 
 def put_back(context: CallbackContext, credentials: Mapping[str, Any]) -> None:

@@ -38,12 +38,18 @@ from google.adk.sessions.base_session_service import BaseSessionService
 from google.adk.sessions.in_memory_session_service import InMemorySessionService
 from google.genai import types
 
-from agentsession.adapters.adk._credentials import REDACTED_RESPONSE, credential_response, requested_config
+from agentsession.adapters.adk._calls import Call
+from agentsession.adapters.adk._credentials import (
+    REDACTED_RESPONSE,
+    calls_sharing,
+    credential_response,
+    requested_config,
+)
 from agentsession.adapters.adk._descriptor import ADK_CAPABILITIES, describe_agent
 from agentsession.adapters.adk._errors import error_status, safe_message
 from agentsession.adapters.adk._gate import GatePlugin, TailPlugin
 from agentsession.adapters.adk._live import LiveRun
-from agentsession.adapters.adk._replies import function_response, recorded_result, said_parts
+from agentsession.adapters.adk._replies import NO_CREDENTIAL, function_response, recorded_result, said_parts
 from agentsession.adapters.adk._sealing import dangling_calls, seal
 from agentsession.adapters.adk._session_state import AdkSessionState
 from agentsession.adapters.adk._setup import app_of, check_agent, check_host_tools, is_plain
@@ -192,6 +198,11 @@ class AdkExecutor(BaseExecutor):
             )
         state = self._state(session)
         state.remember(session.record, session.machine)
+        for event in found.events:
+            for adk_id, config in event.actions.requested_auth_configs.items():
+                call = state.translator.book.known(adk_id)
+                if call is not None:
+                    state.credential_keys[call.request_id] = config.credential_key
         state.needs_sealing = True
 
     async def on_close(self, session: BaseSession) -> None:
@@ -275,6 +286,11 @@ class AdkExecutor(BaseExecutor):
             content = types.Content(role="user", parts=said_parts(ctx.input.content)[0])
         else:
             state.go_on(ctx.options)
+            if self._refused_for_toolset(ctx, state):
+                state.needs_sealing = True
+                message = "the agent's tools need a credential to be listed, and it was refused"
+                await ctx.emit(Error(status="UNAUTHENTICATED", message=message, code="credential-refused"))
+                return RunResult("failed")
             content = await self._answers(ctx, state, secrets)
         while True:
             live = LiveRun(ctx, state)
@@ -288,6 +304,16 @@ class AdkExecutor(BaseExecutor):
             content = types.Content(
                 role="user", parts=[part for steer in await ctx.steers() for part in said_parts(steer.content)[0]]
             )
+
+    def _refused_for_toolset(self, ctx: RunContext, state: AdkSessionState) -> bool:
+        """Whether a credential was refused that no call asked for, but a toolset before its tools are listed: ADK would
+        ask for it again before every model call, for ever."""
+        for request_id, answer in ctx.answers.items():
+            call = state.translator.book.get(request_id)
+            refused = isinstance(answer, ElicitationAnswer) and answer.action != "accept"
+            if refused and call is not None and call.kind == "auth_required" and call.tool_request_id is None:
+                return True
+        return False
 
     async def _drive(self, live: LiveRun, content: types.Content) -> RunResult | None:
         ctx, state = live.ctx, live.state
@@ -372,6 +398,15 @@ class AdkExecutor(BaseExecutor):
                 if tool is not None:
                     answered.add(tool.adk_id)
                     (state.resumed if call.adk_id in secrets else state.refused).add(tool.request_id)
+                    for shared in calls_sharing(adk_session, tool.adk_id):
+                        other = state.translator.book.known(shared)
+                        if other is None or not ctx.is_open_request(other.request_id):
+                            continue
+                        answered.add(shared)
+                        if call.adk_id in secrets:
+                            state.resumed.add(other.request_id)
+                        else:
+                            plain.append(await self._refuse(ctx, state, other))
             part = types.Part(function_response=response)
             (special if call.kind in ("tool_confirmation", "auth_required") else plain).append(part)
             state.translator.resolve(request_id)
@@ -396,6 +431,23 @@ class AdkExecutor(BaseExecutor):
                 id="nothing-to-resume",
             )
         return types.Content(role="user", parts=special or plain)
+
+    async def _refuse(self, ctx: RunContext, state: AdkSessionState, call: Call) -> types.Part:
+        """A call whose credential was refused by the question of another: ADK enters that one again, but not this."""
+        told = {"error": NO_CREDENTIAL}
+        await ctx.emit(
+            ToolResponse(
+                request_id=call.request_id,
+                name=call.name,
+                data=told,
+                is_error=True,
+                status="failed",
+                agent_id=call.agent_id,
+                thread_id=call.thread_id,
+            )
+        )
+        state.translator.resolve(call.request_id)
+        return types.Part(function_response=types.FunctionResponse(id=call.adk_id, name=call.name, response=told))
 
     async def _seal(self, ctx: RunContext, state: AdkSessionState, keep: Collection[str]) -> None:
         """Close the calls that ADK's session holds open, each with what the record says of it."""

@@ -91,6 +91,8 @@ class AdkSessionState:
         """Tool requests whose credential, which ADK asked for, has come: their tool runs again."""
         self.refused: set[str] = set()
         """Tool requests whose credential was refused; ADK would ask for ever."""
+        self.credential_keys: dict[str, str | None] = {}
+        """By tool request: the key of the credential that its tool asked ADK for."""
         self.of_children: set[str] = set()
         """Requests of agents that an AgentTool runs, in sessions that nothing survives."""
         self.llm_calls = 0
@@ -112,6 +114,7 @@ class AdkSessionState:
         self.resumed.clear()
         self.refused.clear()
         self.transfers.clear()
+        self.credential_keys.clear()
         self.go_on(options)
 
     def go_on(self, options: ExecutionOptions) -> None:
@@ -214,9 +217,15 @@ class AdkSessionState:
             return True  # asked by this adapter inside a run, or by an agent that ADK does not find again
         if call.kind != "tool":
             return False
-        return call.needs != "result" and not any(
-            other.open and other.kind == "auth_required" and other.tool_request_id == request_id
-            for other in self.translator.book
+        if call.needs == "result":
+            return False
+        # ADK asks once for all calls of a step whose credential has the same key.
+        asking = {
+            other.tool_request_id for other in self.translator.book if other.open and other.kind == "auth_required"
+        }
+        key = self.credential_keys.get(request_id)
+        return request_id not in asking and not (
+            key is not None and any(self.credential_keys.get(other or "") == key for other in asking)
         )
 
 

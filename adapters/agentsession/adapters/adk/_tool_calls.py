@@ -223,7 +223,11 @@ class ToolCalls:
         except RunEnded:
             raise asyncio.CancelledError from None
         request_id = self._known_request(context)
-        if (context.function_call_id or "") not in context.actions.requested_auth_configs:
+        asked = context.actions.requested_auth_configs.get(context.function_call_id or "")
+        if asked is not None:
+            if request_id is not None:
+                live.state.credential_keys[request_id] = asked.credential_key
+        else:
             shown = changed if changed is not None else result
             if tool.is_long_running and not shown and not isinstance(tool, HostTool) and tool.name != INPUT:
                 shown = changed = dict(PENDING)
