@@ -261,6 +261,29 @@ async def test_a_credential_that_adk_cannot_read_is_asked_for_again_and_then_ref
         assert SECRET not in "".join(event.to_wire_json() for event in desk.session.record)
 
 
+@pytest.mark.parametrize("parked", [False, True])
+async def test_r79_r100_what_the_adapter_stores_in_adk_has_its_invocation_and_each_answer_is_there_once(
+    parked: bool,
+) -> None:
+    """A result and a credential in one step are two messages to ADK; then an abort, whose calls the next turn seals."""
+    step = calls(call("weather", {"city": "Rome"}, id="c1"), call("look", id="c2"))
+    root = agent(step, call("look", id="c3"), say("next"), tools=[weather_tool([])])
+    async with driven(root, tools=[host_tool("look")], parked=parked) as desk:
+        await desk.stream("go")
+        await desk.stream([grant(desk.pending("weather")), result(desk.pending("look"), "seen")])
+        await desk.stream(accept(desk.pending("auth_required"), {"credential": {"type": "api_key", "value": SECRET}}))
+        await desk.session.abort()
+        assert (await desk.stream("next")).texts == ["next"]
+        stored = await desk.executor.session_service.get_session(
+            app_name="root", user_id=desk.session.user_id, session_id=desk.session.session_id
+        )
+        assert stored is not None
+        assert all(event.invocation_id and event.id and event.timestamp for event in stored.events)
+        assert len({event.id for event in stored.events}) == len(stored.events)
+        answers = [response.id for event in stored.events for response in event.get_function_responses()]
+        assert (answers.count("c2"), answers.count("c3")) == (1, 1)
+
+
 @pytest.mark.rule("HITL-02", "HITL-03")
 @pytest.mark.parametrize("loads", [0, 2])
 @pytest.mark.parametrize("yes", [True, False])
