@@ -72,6 +72,14 @@ def test_lines_are_one_session() -> None:
     assert (session.session_id, len(session.events)) == ("log", 2)
 
 
+def test_a_line_separator_inside_a_text_ends_no_line() -> None:
+    said = {**HI, "content": {"role": "user", "parts": [{"text": "a\u2028b\u0085c"}]}}
+    text = "\r\n".join(json.dumps(value, ensure_ascii=False) for value in (said, YO))
+    (session,) = read_adk(text, name="lines.ndjson")
+    shown = [line for line in outline(list(map_session(session))) if line.startswith("message")]
+    assert shown == ["message a\u2028b\u0085c", "message yo"]
+
+
 def test_what_adk_dumps_today_is_read_back() -> None:
     event = user_said("hi", id="e1")
     dump = Session(id="s-9", app_name="app", user_id="u", events=[event], state={"k": 1}).model_dump_json(by_alias=True)

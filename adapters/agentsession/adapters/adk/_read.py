@@ -131,7 +131,8 @@ def _parse(text: str | bytes, name: str, on_error: OnError | None) -> Iterator[t
     except RecursionError as error:
         raise _refused(name, "/", f"{name} is nested too deep", "deep nesting", "flatter JSON", "bad-json") from error
     except ValueError as error:
-        lines = [(number, line) for number, line in enumerate(whole.splitlines(), start=1) if line.strip()]
+        # Not splitlines(): a JSON text may hold U+2028 and the like unescaped, and they end no line of NDJSON.
+        lines = [(number, line) for number, line in enumerate(whole.split("\n"), start=1) if line.strip()]
         if len(lines) < 2 or not _is_json(lines[0][1]):
             raise _not_json(error, name, whole, None) from error
     for number, line in lines:

@@ -55,7 +55,7 @@ def app_of(agent: Any) -> App:  # Any: an agent, a node or an App, for which ADK
     except ValueError as error:
         raise ConfigurationError(
             f"ADK cannot make an App of agent {name!r}",
-            got=str(error).splitlines()[-1].strip(),
+            got=(str(error).splitlines() or [type(error).__name__])[-1].strip(),
             fix="rename the agent, or pass an App with a name of letters, digits, _ and -",
             id="agent-name",
         ) from error
