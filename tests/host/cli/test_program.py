@@ -9,7 +9,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, Self
 
-from tests.host.cli.command import PROJECT, run_command
+import pytest
+from tests.host.cli.command import PROJECT, Command, run_command
 
 from agentsession.protocol import SessionMachine, parse_event
 
@@ -107,7 +108,8 @@ def test_a_wrong_line_is_an_error_object_and_the_next_line_is_served() -> None:
         program.process.stdin.flush()
         assert program.until(lambda line: "error" in line)["error"] == "bad-json"
         program.send(call="dance", id="x")
-        assert program.until(lambda line: "error" in line)["error"] == "unknown-call"
+        error = program.until(lambda line: "error" in line)
+        assert (error["error"], error["id"]) == ("unknown-call", "x")
         program.send(call="stream", input=[{"kind": "tool_grant"}], id=2)
         error = program.until(lambda line: "error" in line)
         assert (error["error"], error["id"]) == ("schema", 2)
@@ -117,6 +119,45 @@ def test_a_wrong_line_is_an_error_object_and_the_next_line_is_served() -> None:
         assert program.until(lambda line: "error" in line)["error"] == "schema"
         program.send(call="close")
         assert program.end() == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        ({"call": "respond", "input": "hello"}, "invalid-input", "stream"),
+        ({"call": "respond", "input": [{"kind": "message", "content": "hello"}]}, "invalid-input", "stream"),
+        ({"call": "respond", "input": []}, "invalid-input", "answers"),
+        ({"call": "respond"}, "invalid-input", "answers"),
+        ({"call": "stream", "inptu": "hello"}, "schema", "did you mean 'input'?"),
+        ({"call": "steer", "text": "left"}, "schema", "message, action, data"),
+        ({"call": "update", "titel": "x"}, "schema", "did you mean 'title'?"),
+        ({"call": "stream", "input": "x", "options": {"tools": 7}}, "schema", "/options/tools"),
+        ({"call": "stream", "input": "x", "options": 7}, "schema", "/options"),
+    ],
+)
+def test_a_call_that_would_do_nothing_or_something_else_is_refused(
+    call: dict[str, Any], error: str, words: str
+) -> None:
+    done = run_command("run", "scripted_agents:worker", "--json", stdin=json.dumps({**call, "id": 1}) + "\n")
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert (told["error"], told["id"]) == (error, 1)
+    assert words in json.dumps(told, ensure_ascii=False)
+
+
+def test_an_input_that_is_no_file_is_an_input_that_has_ended(command: Command) -> None:
+    done = command("run", "scripted_agents:worker", "--json", stdin="")
+    assert done.returncode == 0
+    assert json.loads(done.stdout.splitlines()[0])["type"] == "initialize"
+
+
+def test_names_of_the_wire_and_of_python_are_taken_in_a_call() -> None:
+    calls = [{"call": "update", "permissionMode": "plan"}, {"call": "update", "permission_mode": "plan"}]
+    done = run_command(
+        "run", "scripted_agents:worker", "--json", stdin="".join(json.dumps(one) + "\n" for one in calls)
+    )
+    told = [json.loads(line) for line in done.stdout.splitlines()][1:]
+    assert [line.get("receipt") for line in told] == ["rejected", "rejected"], told  # this executor has no modes
+    assert told[0]["reason"] == told[1]["reason"]
 
 
 def test_a_second_stream_is_refused_a_steer_is_queued_and_an_abort_ends_the_turn() -> None:

@@ -8,11 +8,12 @@ May import: ``agentsession.protocol`` and the modules beside it.
 from __future__ import annotations
 
 import asyncio
+import difflib
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from agentsession.host._host import Host
 from agentsession.host.cli._exit_codes import Exit, exit_code
@@ -41,7 +42,21 @@ from agentsession.protocol import (
 
 __all__ = ["refuse_tools", "run_program"]
 
-_CALLS: Final = ("stream", "respond", "steer", "update", "abort", "close")
+_FIELDS: Final = {
+    "stream": ("input", "options"),
+    "respond": ("input",),
+    "steer": ("message", "action", "data"),
+    "update": ("title", "model", "permissionMode", "tools", "state", "config"),
+    "abort": ("reason",),
+    "close": (),
+}
+"""The calls and their fields; each may also have ``id``."""
+
+
+class _Options(BaseModel):
+    """So that what is wrong is named with its place in the call."""
+
+    options: ExecutionOptions
 
 
 def refuse_tools(options: RunOptions) -> None:
@@ -130,14 +145,15 @@ class _Server:
         call_id: Any = None
         try:
             call = as_object(parse_json(text.strip(), line=number)) or {}
-            if call.get("call") not in _CALLS:
+            call_id = call.get("id")
+            if call.get("call") not in tuple(_FIELDS):  # a tuple: the value may be of any type
                 raise CommandError(
                     f"line {number} is no call",
                     id="unknown-call",
                     got=text.decode("utf-8", "replace").strip()[:60],
-                    expected=f'{{"call": {" | ".join(_CALLS)}, ...}}',
+                    expected=f'{{"call": {" | ".join(_FIELDS)}, ...}}',
                 )
-            call_id = call.get("id")
+            _check_fields(call, number)
             serve: Callable[[dict[str, Any]], Awaitable[None]] = getattr(self, f"_call_{call['call']}")
             await serve(call)
         except AgentSessionError as error:
@@ -157,14 +173,22 @@ class _Server:
             raise InvalidInput(
                 "one message, or answers, not both", expected="one input of kind message, or answers only"
             )
-        options = ExecutionOptions.model_validate(call["options"]) if "options" in call else None
+        options = _Options.model_validate({"options": call["options"]}).options if "options" in call else None
         stream = self._session.stream(messages[0] if messages else answers or None, options)
         self._open_stream = stream.stream_id
         self._stream_ended.clear()
         self._receipts(stream.receipts, call)
 
     async def _call_respond(self, call: dict[str, Any]) -> None:
-        answers = [item for item in _inputs(call) if not isinstance(item, MessageInput)]
+        given = _inputs(call)
+        answers: list[Answer] = [item for item in given if not isinstance(item, MessageInput)]
+        if not answers or len(answers) < len(given):
+            raise InvalidInput(
+                "respond takes answers",
+                got="a message" if len(answers) < len(given) else "nothing",
+                expected="a list of answers to pending requests",
+                fix='send a message with {"call":"stream","input":"..."}',
+            )
         self._receipts(await self._session.respond(*answers), call)
 
     async def _call_steer(self, call: dict[str, Any]) -> None:
@@ -188,6 +212,25 @@ class _Server:
     def _receipts(self, receipts: Any, call: dict[str, Any]) -> None:
         for receipt in receipts:
             self._out.json_line(receipt_line(receipt, call_id=call.get("id")))
+
+
+def _check_fields(call: dict[str, Any], number: int) -> None:
+    """Refuse a field that nobody would read: with a slip in its name, a call would do something else, or nothing."""
+    known = _FIELDS[call["call"]]
+    unknown = next((name for name in call if name not in (*known, *map(_snake, known), "call", "id")), None)
+    if unknown is None:
+        return
+    near = difflib.get_close_matches(unknown, known, n=1)
+    raise SchemaError(
+        f"line {number}: {call['call']} has no field {unknown!r}",
+        pointer=f"/{unknown}",
+        expected=", ".join(known) or "no fields",
+        fix=f"did you mean {near[0]!r}?" if near else "leave it out",
+    )
+
+
+def _snake(name: str) -> str:
+    return "".join(f"_{sign.lower()}" if sign.isupper() else sign for sign in name)
 
 
 def _inputs(call: dict[str, Any]) -> list[Any]:

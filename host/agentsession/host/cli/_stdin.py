@@ -27,15 +27,18 @@ def read_stdin(on_line: Callable[[bytes | None], None]) -> None:
         loop.call_soon_threadsafe(on_line, text)
 
     def read() -> None:
-        with contextlib.suppress(RuntimeError, OSError, ValueError):  # the loop or stdin is closed: it is over
-            rest = b""
-            number = sys.stdin.fileno()
-            while piece := os.read(number, _PIECE):
-                *lines, rest = (rest + piece).split(b"\n")
-                for text in lines:
-                    tell(text)
-            if rest:
-                tell(rest)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
+            with contextlib.suppress(OSError, ValueError):  # stdin is closed, or no file: that is its end
+                begun: list[bytes] = []  # a line of many pieces is joined once: joining at each piece is quadratic
+                number = sys.stdin.fileno()
+                while piece := os.read(number, _PIECE):
+                    first, *more = piece.split(b"\n")
+                    begun.append(first)
+                    for text in more:
+                        tell(b"".join(begun))
+                        begun = [text]
+                if rest := b"".join(begun):
+                    tell(rest)
             tell(None)
 
     threading.Thread(target=read, daemon=True, name="stdin").start()
