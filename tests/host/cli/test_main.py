@@ -202,6 +202,63 @@ def test_a_tool_that_no_signal_can_stop_does_not_keep_the_command(tmp_path: Path
     assert sent == 2 or "left behind" in rest
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="a shell there closes no descriptor")
+@pytest.mark.parametrize(
+    ("args", "closed", "code", "told"),
+    [
+        (["run", "scripted_agents:worker", "--json"], 0, 0, '"type":"initialize"'),
+        (["run", "scripted_agents:worker"], 0, 2, "error[no-prompt]"),
+        (["run", "scripted_agents:worker", "-p", "-"], 0, 2, "error[usage]: the prompt is empty"),
+        (["replay", "-"], 0, 2, "error[empty-record]"),
+        (["run", "scripted_agents:worker", "-p", "x"], 1, 0, "completed"),
+        (["run", "scripted_agents:worker", "-p", "x"], 2, 0, "All done."),
+        (["rules"], 1, 0, ""),
+    ],
+)
+def test_a_stream_that_is_closed_is_an_empty_one(args: list[str], closed: int, code: int, told: str) -> None:
+    shell = f'exec "$@" {closed}{"<" if closed == 0 else ">"}&-'
+    done = subprocess.run(
+        ["sh", "-c", shell, "sh", sys.executable, "-m", "agentsession.host.cli", *args],
+        capture_output=True,
+        cwd=PROJECT,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, told in done.stdout + done.stderr) == (code, True), done
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["run", "scripted_agents:worker", "-p", "x"],
+        ["run", "scripted_agents:worker", "-p", "x", "--json"],
+        ["run", "scripted_agents:worker", "--json"],
+        ["demo"],
+        ["demo", "--json"],
+        ["rules"],
+    ],
+)
+def test_output_that_cannot_be_written_is_no_success(args: list[str]) -> None:
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "agentsession.host.cli", *args],
+            stdin=subprocess.DEVNULL,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            cwd=PROJECT,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert "error[output-failed]: the output cannot be written" in done.stderr
+    assert "got:      No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_a_broken_module_is_named_with_file_line_and_cause_and_debug_shows_the_traceback(command: Command) -> None:
     quiet = command("inspect", "broken_agent:agent")
     assert "RuntimeError: no database" in quiet.stderr

@@ -117,9 +117,11 @@ class _Demo:
         self._view = human.view
         self._renderer = Renderer(self._view, questions=False)
         self._session: AgentSession
+        self._host: Host | None = None
         self._events: list[Event] = []
         self._steer_id: str | None = None
-        self._reader_gone = False
+        self._failed: ReaderGone | CommandError | None = None
+        self._stopping: asyncio.Task[None] | None = None
 
     async def run(self, root: Path, keep: str | None) -> Exit:
         """Run the turn, say what came of it, and return 0 only if all of it did."""
@@ -129,21 +131,24 @@ class _Demo:
         )
         executor = load_executor("demo_agent:root_agent", "demo")
         tools = load_tools("demo_tools:tools")
-        host = Host(tools=tools, policy=_POLICY, channel=self, observer=self._observe)
+        self._raise_failure()
+        host = self._host = Host(tools=tools, policy=_POLICY, channel=self, observer=self._observe)
         async with executor, host.session(executor) as session:
             self._session = session
             result = await host.run_turn(session, _PROMPT)
-        if self._reader_gone:
-            raise ReaderGone
+            if self._stopping is not None:
+                await self._stopping
+        self._raise_failure()
         green = await asyncio.to_thread(_tests_are_green)
         missing = self._missing(result)
         self._summary(green, missing, keep)
+        self._raise_failure()
         if result.end.reason != "completed":
             return exit_code(result.end.reason)
         return Exit.COMPLETED if green and not missing else Exit.FAILED
 
     def _observe(self, event: Event) -> None:
-        if self._reader_gone:
+        if self._failed is not None:
             return
         self._events.append(event)
         try:
@@ -151,14 +156,26 @@ class _Demo:
                 self._out.json_line(dump_event(event))
             self._view.width = self._human.width
             self._human.lines(self._renderer.feed(event))
-        except ReaderGone:
-            self._reader_gone = True
+        except (ReaderGone, CommandError) as error:
+            self._stop(error)
 
     def _show(self, lines: list[Line]) -> None:
+        if self._failed is not None:
+            return
         try:
             self._human.lines(lines)
-        except ReaderGone:
-            self._reader_gone = True
+        except (ReaderGone, CommandError) as error:
+            self._stop(error)
+
+    def _raise_failure(self) -> None:
+        if self._failed is not None:
+            raise self._failed
+
+    def _stop(self, error: ReaderGone | CommandError) -> None:
+        """Nobody sees it any more: end the turn."""
+        self._failed = error
+        if self._host is not None:
+            self._stopping = asyncio.ensure_future(self._host.abort("the reader is gone"))
 
     def _say(self, *texts: str) -> None:
         self._show([line((row, "dim")) for text in texts for row in wrap(text, self._view.width)])
@@ -167,6 +184,8 @@ class _Demo:
 
     async def approve(self, request: ToolRequest, decision: PolicyDecision, position: Position) -> Approval:
         """Steer once, while the first question waits; then say yes, as somebody who has read the change would."""
+        if self._failed is not None:
+            return Approval.cancel()
         call = self._renderer.calls.get(request.request_id)
         number = call.number if call is not None else None
         question = ApprovalQuestion(
@@ -181,6 +200,8 @@ class _Demo:
 
     async def ask(self, request: ElicitationRequest, position: Position) -> ElicitationAnswer | None:
         """Fill the form in, line by line."""
+        if self._failed is not None:
+            return None
         question = FormQuestion(request, position, view=self._view)
         self._show(question.block)
         answered: Answered | None = None

@@ -106,6 +106,12 @@ _COMMAND_LINE: Final = (
         _USAGE,
     ),
     ErrorEntry(
+        "output-failed",
+        "The output cannot be written.",
+        "The disk is full, or the device failed. A turn that ran was aborted: its record would not be complete.",
+        "Make room or write elsewhere, and run it again; with `--store` what was recorded is kept.",
+    ),
+    ErrorEntry(
         "unknown-id",
         "There is no rule and no error with this id.",
         "`explain` takes the id in brackets from an error, or a rule id such as LIFE-05.",

@@ -24,6 +24,7 @@ _EXTRA = 'pip install "agent-session-protocol[cli]"'
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code. Never raises: an error is one text on stderr, or JSON on stdout."""
+    _open_missing_streams()
     code = _main(list(sys.argv[1:] if argv is None else argv))
     if argv is None:
         _leave_threads_behind(code)
@@ -47,7 +48,20 @@ def _main(args: list[str]) -> int:
         except ReaderGone:
             _quiet_stdout()
             return Exit.READER_GONE
+        except CommandError:  # stdout cannot be written: it is told on stderr, if there is one
+            _quiet_stdout()
+            with contextlib.suppress(ReaderGone, CommandError):
+                _report(error, as_json=False, debug=debug)
+        if getattr(error, "id", None) == "output-failed":
+            _quiet_stdout()
         return exit_of(error)
+
+
+def _open_missing_streams() -> None:
+    """A stream that was closed before the process began is ``None``: let it read as empty and swallow what it gets."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - for the life of the process
 
 
 def _run(args: list[str]) -> int:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from agentsession.host._results import TurnResult
 from agentsession.host.cli._exit_codes import Exit, exit_code
 from agentsession.host.cli._lines import line
-from agentsession.host.cli._out import Out, ReaderGone
+from agentsession.host.cli._out import CommandError, Out, ReaderGone
 from agentsession.host.cli._render import Renderer
 from agentsession.host.cli._setup import CommandPolicy, Loaded, RunOptions, make_host, open_session, open_store
 from agentsession.host.cli._signals import signals
@@ -60,8 +60,8 @@ async def run_once(options: RunOptions, loaded: Loaded, out: Out) -> Exit:
                     return ended[0]
             if view.stopping is not None:
                 await view.stopping
-            if view.reader_gone:
-                raise ReaderGone
+            if view.failed is not None:
+                raise view.failed
             view.finish(result, session, options)
             return ended[0] if ended else exit_code(result.end.reason)
         finally:
@@ -78,7 +78,7 @@ class _Once:
         self.notes = self.out if self.out.is_tty else Out(sys.stderr, color=options.color)
         self.view = self.notes.view
         self.renderer = Renderer(self.view)
-        self.reader_gone = False
+        self.failed: ReaderGone | CommandError | None = None
         self.on_reader_gone: Callable[[], None] = lambda: None
         self.stopping: asyncio.Task[None] | None = None
 
@@ -89,8 +89,8 @@ class _Once:
                 self.renderer.feed(event)
 
     def event(self, event: Event) -> None:
-        """Print one event. A host swallows what an observer raises, so a reader that is gone is told by a call."""
-        if self.reader_gone:
+        """Print one event. A host swallows what an observer raises, so an output that fails is told by a call."""
+        if self.failed is not None:
             return
         try:
             if self.as_json:
@@ -98,20 +98,20 @@ class _Once:
             else:
                 self.view.width = self.notes.width
                 self.notes.lines(self.renderer.feed(event))
-        except ReaderGone:
-            self._gone()
+        except (ReaderGone, CommandError) as error:
+            self._gone(error)
 
     def receipt(self, answer: Answer, receipt: Receipt) -> None:
         """Print the receipt of an answer that the host gave."""
-        if self.reader_gone:
+        if self.failed is not None:
             return
         try:
             self.out.json_line(receipt_line(receipt, answer.request_id))
-        except ReaderGone:
-            self._gone()
+        except (ReaderGone, CommandError) as error:
+            self._gone(error)
 
-    def _gone(self) -> None:
-        self.reader_gone = True
+    def _gone(self, error: ReaderGone | CommandError) -> None:
+        self.failed = error
         self.on_reader_gone()
 
     def finish(self, result: TurnResult, session: AgentSession, options: RunOptions) -> None:

@@ -89,7 +89,7 @@ class Out:
 
 @contextlib.contextmanager
 def reader_gone() -> Generator[None]:
-    """Turn a broken pipe into :class:`ReaderGone`."""
+    """Turn a broken pipe into :class:`ReaderGone`, and any other failure to write into ``output-failed``."""
     try:
         yield
     except BrokenPipeError as error:
@@ -97,7 +97,12 @@ def reader_gone() -> Generator[None]:
     except OSError as error:
         if sys.platform == "win32" and error.errno == 22:  # a closed pipe on Windows
             raise ReaderGone from error
-        raise
+        raise CommandError(
+            "the output cannot be written",
+            id="output-failed",
+            got=error.strerror or str(error),
+            fix="make room, or write it elsewhere; what was stored with --store is complete",
+        ) from error
 
 
 def masked(text: str, environ: Mapping[str, str] | None = None) -> str:
