@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.host.cli.command import PROJECT, Command
 
+from agentsession.host.cli._setup import RunOptions
 from agentsession.protocol import SessionMachine, read_ndjson
 
 TOOLS = ("--tools", "host_tools:tools")
@@ -295,6 +296,7 @@ def test_a_question_without_a_terminal_is_denied_and_nothing_hangs(command: Comm
     assert "The host said: no_channel" in done.stdout
     assert "DENIED" in done.stderr
     assert "edit ran" not in done.stderr
+    assert done.stderr.splitlines()[-1] == "nobody could be asked; to allow it: --allow edit_file"
 
 
 def test_a_form_without_a_terminal_is_declined(command: Command) -> None:
@@ -356,6 +358,7 @@ def test_a_line_that_is_no_json_is_named_and_can_be_left_out(command: Command, t
     done = command("replay", str(record))
     assert done.returncode == 2
     assert f"error[bad-json]: line {len(good.splitlines()) + 1} is not JSON" in done.stderr
+    assert f"where:    {record}, line" in done.stderr
     assert "--skip-bad" in done.stderr
     skipped = command("replay", str(record), "--skip-bad")
     assert skipped.returncode == 0
@@ -440,6 +443,23 @@ def test_a_paused_question_waits_in_the_store_and_the_command_that_resumes_is_pr
     done = command(*asked, "--session", session, "--allow", "edit_file")
     assert (done.returncode, done.stdout) == (0, "Edited.\n")
     assert done.stderr.count("edit ran") == 1
+
+
+def test_the_command_that_resumes_says_all_that_the_policy_of_the_run_was() -> None:
+    options = RunOptions(
+        target="my_agent:root_agent",
+        store="my sessions.db",
+        session="s-1",
+        tools="my_tools:tools",
+        model="gemini-2.5-flash",
+        allow=["read_*"],
+        deny=["run_shell", "rm"],
+        yes_read_only=True,
+    )
+    assert options.resume_command == (
+        "agentsession run my_agent:root_agent --store 'my sessions.db' --session s-1 --tools my_tools:tools"
+        " --model gemini-2.5-flash --allow 'read_*' --deny run_shell --deny rm --yes-read-only"
+    )
 
 
 def test_what_the_agents_code_prints_is_never_in_the_answer_or_the_record(command: Command) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import sys
 from collections.abc import Callable
 
@@ -19,7 +20,7 @@ from agentsession.host.cli._render import Renderer
 from agentsession.host.cli._setup import CommandPolicy, Loaded, RunOptions, make_host, open_session, open_store
 from agentsession.host.cli._signals import signals
 from agentsession.host.cli._text import escape
-from agentsession.protocol import AgentSession, Answer, Event, Receipt, ToolRequest, dump_event
+from agentsession.protocol import AgentSession, Answer, Event, Receipt, ToolDenial, ToolRequest, dump_event
 
 __all__ = ["receipt_line", "run_once"]
 
@@ -125,8 +126,22 @@ class _Once:
             resume = options.resume_command if session.descriptor.supports("resume") else None
             fix = f"resume: {resume}" if resume else "it ends with this process; keep it with --store FILE"
             self.notes.lines([line(fix)])
+        unasked = sorted({self._tool(one.answer.request_id) for one in result.answers if _was_not_asked(one.answer)})
+        if unasked:
+            allow = shlex.join(word for name in unasked for word in ("--allow", name))
+            self.notes.lines([line(escape(f"nobody could be asked; to allow it: {allow}").replace("\n", " "))])
         if not self.out.is_tty and result.text:
             self.out.text(result.text.rstrip("\n") + "\n")
+
+    def _tool(self, request_id: str) -> str:
+        call = self.renderer.calls.get(request_id)
+        return call.request.name if call is not None else "TOOL"
+
+
+def _was_not_asked(answer: Answer) -> bool:
+    if not isinstance(answer, ToolDenial) or answer.decision is None or answer.decision.by != "host":
+        return False
+    return (answer.reason or "").startswith("no_channel")
 
 
 def receipt_line(receipt: Receipt, request_id: str | None = None, call_id: object = None) -> str:

@@ -40,8 +40,8 @@ def replay(
         except SchemaError as error:
             if not skip_bad:
                 error.fix = error.fix if error.id == "schema" else "mend it, or --skip-bad"
-                raise
-            notes.text(error_text(error))
+                raise _placed(error, file, number) from error
+            notes.text(error_text(_placed(error, file, number)))
             continue
         if event is None:
             continue
@@ -64,6 +64,22 @@ def replay(
     elif last.reason == "input_required":
         notes.lines([line((f"waiting for {', '.join(last.pending)}", "ask"))])
     return Exit.COMPLETED
+
+
+def _placed(error: SchemaError, file: str, number: int) -> SchemaError:
+    """The error with the file in it: a line number alone does not say where to look."""
+    name = "standard input" if file == "-" else file
+    where = error.where if error.where and f"line {number}" in error.where else f"line {number}, {error.where}"
+    return SchemaError(
+        error.what,
+        pointer=error.pointer,
+        line=number,
+        where=f"{name}, {where}",
+        got=error.got,
+        expected=error.expected,
+        fix=error.fix,
+        id=error.id,
+    )
 
 
 def _lines(file: str) -> Iterable[bytes]:
