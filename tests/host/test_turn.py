@@ -40,6 +40,8 @@ from agentsession.protocol import (
     ElicitationRequest,
     Event,
     ExecutionOptions,
+    InvalidInput,
+    MessageInput,
     SessionUpdate,
     StreamActive,
     ToolDenial,
@@ -780,6 +782,26 @@ async def test_cancelling_the_turn_aborts_the_session_and_its_tools() -> None:
     assert session.aborts == ["the host was cancelled"]
     assert session.pending == []
     assert answer_of(session, "r1").data["error"]["code"] == "cancelled"
+
+
+async def test_a_session_that_fails_at_an_answer_ends_the_turn_with_its_own_exception() -> None:
+    class Broken(FakeSession):
+        async def respond(self, *answers: Any) -> Any:
+            raise RuntimeError("a defect of the executor")
+
+    session = Broken([call("r1", "add", a=1), Until(("r1",))])
+    with pytest.raises(RuntimeError, match="a defect of the executor"):
+        await run(Host(tools=[add], policy=allow_all), session)
+    assert session.aborts == ["the host failed"]
+
+
+@pytest.mark.parametrize("given", [7, b"go", {"content": "go"}, ["go"], [MessageInput(content="go")]])  # type: ignore[arg-type]
+async def test_what_is_neither_message_nor_answers_is_refused_and_starts_nothing(given: Any) -> None:
+    session = FakeSession([said("x")])
+    with pytest.raises(InvalidInput):
+        await run(Host(), session, given)
+    assert [event.type for event in session.record] == ["initialize"]
+    assert session.aborts == []
 
 
 async def test_a_second_turn_at_once_is_refused_and_leaves_the_first_alone() -> None:

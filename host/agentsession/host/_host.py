@@ -194,6 +194,7 @@ class Host:
 
         Raises:
             StreamActive: a turn of the session runs.
+            InvalidInput: what was given is neither a message nor answers.
             NothingToContinue: without a message, and nothing waits.
             AgentSessionError: what the session raises, such as SessionClosed and ConnectionLost.
         """

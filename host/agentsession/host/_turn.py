@@ -41,9 +41,9 @@ from agentsession.protocol import (
     Error,
     Event,
     ExecutionOptions,
+    InvalidInput,
     Message,
     MessageInput,
-    Model,
     Receipt,
     SessionUpdate,
     StreamActive,
@@ -110,6 +110,7 @@ class Turn:
         self._turn_id: str | None = None
         self._began = 0
         self._waiting = anyio.CancelScope()
+        self._driving = anyio.CancelScope()
         self._abort_started = False
         self._abort_done = anyio.Event()
         self._final: StreamEnd | None = None
@@ -135,7 +136,10 @@ class Turn:
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             try:
-                end = await self._drive(given, options)
+                with self._driving:
+                    end = await self._drive(given, options)
+                if end is None and self._failure is not None:
+                    raise self._failure
             except anyio.get_cancelled_exc_class():
                 await self._abort_quietly("the host was cancelled")
                 raise
@@ -184,7 +188,7 @@ class Turn:
         else:
             await self._principals.recall()
         if given is not None and not isinstance(given, (str, MessageInput)):
-            answers = [given] if isinstance(given, Model) else list(given)
+            answers = _answers(given)
             self._taken.update(answer.request_id for answer in answers)
             for answer in answers:
                 await self._send(answer)
@@ -332,6 +336,9 @@ class Turn:
         except AgentSessionError as error:  # the session is gone; the reader raises the same or ends
             logger.warning("request %s could not be answered: %s", request.request_id, error.what)
             self._failure = error
+        except Exception as error:  # noqa: BLE001 - raised by run(); the stream may wait for this answer for ever
+            self._failure = error
+            self._driving.cancel()
         finally:
             self._serving.pop(request.request_id, None)
             self._wake()
@@ -472,6 +479,19 @@ class Turn:
                 if isinstance(event, ToolRequest) and event.request_id == request_id and not event.partial:
                     found = event
         return found
+
+
+def _answers(given: object) -> list[Answer]:
+    listed: list[Any] = list(given) if isinstance(given, Sequence) and not isinstance(given, bytes) else [given]
+    for item in listed:
+        if not isinstance(item, (ToolResult, ToolGrant, ToolDenial, ToolProgress, ElicitationAnswer)):
+            raise InvalidInput(
+                "a turn takes a message or answers",
+                got=f"a {type(item).__name__}",
+                expected="text, a MessageInput, an answer, or a list of answers",
+                fix='run_turn(session, "Fix the login bug")',
+            )
+    return listed
 
 
 def _is_a_persons(answer: Answer) -> bool:
