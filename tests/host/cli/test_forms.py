@@ -197,6 +197,39 @@ def test_a_question_without_fields_is_accepted_declined_or_steered_past() -> Non
     assert take(form(), "yes you may not") == Steer("yes you may not")
 
 
+@pytest.mark.rule("SEC-01")
+@pytest.mark.parametrize(
+    ("fields", "lines", "content"),
+    [
+        (
+            {"url": "https://login.example/auth", "context": {"authScheme": {"type": "oauth2"}}},
+            ["https://host.example/back?code=1"],
+            {"auth_response_uri": "https://host.example/back?code=1"},
+        ),
+        (
+            {"context": {"rawAuthCredential": {"authType": "apiKey"}}},
+            ["", "sk-planted"],
+            {"credential": {"type": "api_key", "value": "sk-planted"}},
+        ),
+        ({}, ["bearer", "sk-planted"], {"credential": {"type": "bearer", "value": "sk-planted"}}),
+        (
+            {"context": {"authScheme": {"type": "http", "scheme": "basic"}}},
+            ["ann", "hunter2"],
+            {"credential": {"type": "basic", "username": "ann", "password": "hunter2"}},
+        ),
+    ],
+)
+def test_a_credential_can_be_given_unseen(fields: dict[str, Any], lines: list[str], content: dict[str, Any]) -> None:
+    request = ElicitationRequest(request_id="q1", kind="auth_required", message="A tool needs a credential", **fields)
+    asked = FormQuestion(request, Position(), view=View(width=80, glyphs=ASCII))
+    *before, secret = lines
+    for text in before:
+        take(asked, text)
+    assert asked.secret
+    assert secret not in said(take(asked, secret))
+    assert answer(take(asked, "y")).content == content
+
+
 @pytest.mark.parametrize("schema", [SCHEMA, {"properties": {"token": {"type": "string", "format": "password"}}}])
 def test_a_line_that_was_begun_before_the_question_is_put_back_and_goes_nowhere(schema: dict[str, Any]) -> None:
     asked = form(schema)

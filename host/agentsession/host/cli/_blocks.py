@@ -168,7 +168,7 @@ def question_block(event: ElicitationRequest, view: View, about: str | None) -> 
     for paragraph in escape(event.message).split("\n"):
         out.extend(line("  ", row) for row in wrap(paragraph, width - 2))
     if event.url:
-        out.append(line("  opens: ", (escape(event.url), "strong")))
+        out.append(line("  open: ", (escape(event.url), "strong")))
     out.extend(line("  ", row) for name in field_rows(event.requested_schema) for row in wrap(name, width - 2))
     if event.expires_at:
         out.append(line(("  waits until " + escape(event.expires_at), "dim")))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from agentsession.host._elicitation import Position
@@ -42,6 +42,9 @@ class FormQuestion:
     def __init__(
         self, request: ElicitationRequest, position: Position, *, view: View, about: str | None = None
     ) -> None:
+        self._is_credential = request.kind == "auth_required" and not request.requested_schema
+        if self._is_credential:
+            request = request.model_copy(update={"requested_schema": _credential_form(request)})
         self.request = request
         self.position = position
         self.view = view
@@ -114,6 +117,7 @@ class FormQuestion:
     def _last(self, word: str) -> Step:
         if word == "y":
             value = self.content["answer"] if self._whole else self.content
+            value = _credential(self.content) if self._is_credential else value
             return Answered(_by_user(accept(self.request.request_id, value)))
         if word == "b":
             self._at = max(0, len(self._fields) - 1)
@@ -183,6 +187,34 @@ class FormQuestion:
 
     def _say(self, text: str) -> Say:
         return Say((line((f"  {self.view.glyphs.warn} {escape(text)}", "warn")),))
+
+
+_SECRET: Final = {"type": "string", "format": "password"}
+
+
+def _credential_form(request: ElicitationRequest) -> dict[str, Any]:
+    """The form of a credential that was asked for without one: what the contract takes as the answer."""
+    fields: dict[str, Any] = {"type": {"enum": ["api_key", "bearer"], "default": "api_key"}, "value": _SECRET}
+    if request.url:
+        fields = {"auth_response_uri": {**_SECRET, "title": "the whole address that you came back to"}}
+    elif "basic" in set(_words(request.context)):
+        fields = {"username": {"type": "string"}, "password": _SECRET}
+    return {"type": "object", "properties": fields, "required": list(fields)}
+
+
+def _credential(content: Mapping[str, Any]) -> dict[str, Any]:
+    if "auth_response_uri" in content:
+        return dict(content)
+    kind = {} if "type" in content else {"type": "basic"}
+    return {"credential": {**kind, **content}}
+
+
+def _words(value: object) -> Iterator[str]:
+    """Every text in a JSON value that is no key."""
+    if isinstance(value, str):
+        yield value
+    for item in (*as_list(value), *(as_object(value) or {}).values()):
+        yield from _words(item)
 
 
 def _by_user(answer: ElicitationAnswer) -> ElicitationAnswer:
