@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Sequence
 
+import anyio
 import anyio.lowlevel
 import pytest
 
-from agentsession.adapters.scripted import Call, Calls, Say, ScriptedExecutor
+from agentsession.adapters.scripted import Call, Say, ScriptedExecutor
 from agentsession.host import tool
 from agentsession.host._tools import ToolBox
 from agentsession.host.cli._exit_codes import Exit
@@ -126,6 +127,17 @@ def order(item: str, quantity: int) -> str:
     return f"{quantity} {item} ordered"
 
 
+started = asyncio.Event()
+
+
+@tool
+async def wait_long() -> str:
+    """Run until somebody stops it."""
+    started.set()
+    await anyio.sleep_forever()
+    return ""
+
+
 PENS = Call("order", {"item": "pens", "quantity": 100})
 
 
@@ -137,7 +149,9 @@ async def talking(*streams: list[object], echoes: bool = False) -> AsyncGenerato
     executor = ScriptedExecutor([list(stream) for stream in streams])  # type: ignore[arg-type]  # steps of any kind
     made: list[Talk] = []
     conversation = Conversation(screen, policy, lambda: made[0].clock() if made else 0.0)
-    host = make_host(options, ToolBox([order]), policy=policy, channel=conversation, observer=conversation.event)
+    host = make_host(
+        options, ToolBox([order, wait_long]), policy=policy, channel=conversation, observer=conversation.event
+    )
     async with executor:
         session = await host.open(executor)
         conversation.attach(host, session, options)
@@ -222,6 +236,7 @@ async def test_an_edit_that_does_not_fit_the_tool_is_where_the_next_edit_begins(
         await talk.screen.until_said("your change")
         await talk.answer("y")
         await talk.screen.until_said("! 'ten' is not of type 'integer'")
+        assert next(one.plain for one in talk.conversation.live()) == "  [1] order pens 100  waits for you"
         talk.type("e")
         assert talk.put_back() == '{"item": "pens", "quantity": "ten"}'
 
@@ -239,9 +254,11 @@ async def test_a_turn_that_fails_in_a_way_that_nobody_expected_is_told() -> None
 
 
 async def test_how_long_a_call_runs_is_counted_from_its_own_beginning() -> None:
-    async with talking([Calls(PENS), Say("Done.")]) as talk:
-        talk.type("Order")
+    async with talking([Call("wait_long"), Say("Done.")]) as talk:
+        talk.type("Wait")
         await talk.screen.until_said("[answer>]")
-        await talk.answer("w")
+        await talk.answer("y")
+        await started.wait()
+        talk.type("A steer, ten seconds later")
         (row,) = [one.plain for one in talk.conversation.live() if "running" in one.plain]
-        assert row == "  [1] order pens 100  running  10s"
+        assert row == "  [1] wait_long  running  10s"

@@ -159,8 +159,11 @@ class Conversation:
             out.append(line(tail))
         for call in self.renderer.running[-4:]:
             since = self.clock() - self._begun.get(call.request.request_id, self.clock())
-            began = f"  {since:.0f}s" if since >= 1.0 else ""
-            out.append(line(cut(f"  [{call.number}] {call.title}  running{began}", width, glyphs.ellipsis)))
+            state = "running" + (f"  {since:.0f}s" if since >= 1.0 else "")
+            asked = self._question.request if isinstance(self._question, ApprovalQuestion) else None
+            if asked is not None and asked.request_id == call.request.request_id:
+                state = "waits for you"
+            out.append(line(cut(f"  [{call.number}] {call.title}  {state}", width, glyphs.ellipsis)))
         total = self.renderer.totals
         elapsed = int(self.clock() - self._turn_began)
         parts = [
@@ -298,6 +301,8 @@ class Conversation:
         if self._policy.is_remembered(request.request_id):
             return Approval.yes(by="remembered:session")
         call = self.renderer.calls.get(request.request_id)
+        if call is not None and position.problem:  # an edit that was not taken
+            call.title = call_title(request.name, request.args)
         question = ApprovalQuestion(
             request,
             decision,
