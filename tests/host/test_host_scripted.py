@@ -11,6 +11,7 @@ import pytest
 
 from agentsession.adapters.scripted import Ask, Call, Calls, Count, Delay, Parallel, Say, ScriptedExecutor, Step
 from agentsession.host import (
+    Approval,
     Host,
     Rule,
     RulePolicy,
@@ -27,6 +28,7 @@ from agentsession.protocol import (
     ToolDecision,
     ToolRequest,
     ToolResponse,
+    args_digest,
 )
 
 pytestmark = pytest.mark.anyio
@@ -90,6 +92,37 @@ async def test_a_turn_with_tools_of_both_kinds_a_denial_and_a_question(reenter: 
     assert [event.seq for event in seen] == sorted({event.seq for event in seen})
     durable = {event.id for event in record}
     assert durable <= {event.id for event in seen}
+
+
+@pytest.mark.rule("HITL-04")
+@pytest.mark.parametrize("stopped", [False, True])
+async def test_the_record_says_with_which_edited_arguments_a_host_tool_ran(reenter: bool, stopped: bool) -> None:
+    ran: list[list[int]] = []
+    started = anyio.Event()
+
+    @tool
+    async def pay(amounts: list[int]) -> int:
+        ran.append(list(amounts))
+        amounts.append(1)  # a tool may do what it likes with what it is given
+        started.set()
+        if stopped:
+            await anyio.sleep_forever()
+        return sum(amounts)
+
+    channel = ScriptedChannel([Approval.yes({"amounts": [10]})])
+    host = Host(tools=[pay], policy=ask_all, channel=channel)
+    script: list[list[Step]] = [[Call("pay", {"amounts": [100]}), Say("Paid.")]]
+    with anyio.fail_after(10):
+        async with ScriptedExecutor(script, reenter=reenter) as executor, host.session(executor) as session:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(host.run_turn, session, "go")
+                await started.wait()
+                if stopped:
+                    await host.abort()
+            (decision,) = [event async for event in session.events() if isinstance(event, ToolDecision)]
+    assert ran == [[10]]
+    assert (decision.args, decision.args_digest) == ({"amounts": [10]}, args_digest({"amounts": [10]}))
+    assert (decision.decision, decision.by) == ("granted", "user")
 
 
 async def test_a_paused_turn_is_continued_by_another_process_of_the_host(tmp_path: Path) -> None:

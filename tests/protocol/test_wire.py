@@ -342,12 +342,27 @@ def test_bad_json_is_refused_with_line_and_column(text: str, place: str) -> None
 @pytest.mark.rule("WIRE-02")
 @pytest.mark.parametrize(
     "text",
-    ['{"a": NaN}', '{"a": Infinity}', '{"a": -Infinity}', '{"a": 1, "a": 2}', "[" * 5000, '{"a": ' + "9" * 5000 + "}"],
+    [
+        '{"a": NaN}',
+        '{"a": Infinity}',
+        '{"a": -Infinity}',
+        '{"a": 1, "a": 2}',
+        "[" * 5000,
+        '{"a": ' + "9" * 5000 + "}",
+        "[-1e999]",
+    ],
 )
 def test_what_strict_json_does_not_allow_is_refused(text: str) -> None:
     with pytest.raises(SchemaError) as caught:
         parse_json(text)
     assert caught.value.got
+
+
+def test_what_follows_the_value_is_told_as_found_not_as_expected() -> None:
+    with pytest.raises(SchemaError) as caught:
+        parse_json('{"a": 1} {"b": 2}')
+    assert caught.value.got == 'extra data: {"a": 1} {"b": 2}'
+    assert caught.value.expected == "one JSON value"
 
 
 @pytest.mark.rule("WIRE-02")

@@ -71,13 +71,20 @@ class ToolOutcome:
             return None
         return code if isinstance(code, str) else None
 
-    def answer(self, request_id: str, decision: Decision | None = None) -> ToolResult:
-        """As the answer to a request. Raises :class:`JsonError` or pydantic's error for what cannot be said."""
+    def answer(
+        self, request_id: str, decision: Decision | None = None, args: dict[str, Any] | None = None
+    ) -> ToolResult:
+        """As the answer to a request; ``args`` are what the tool ran with, if they were edited.
+
+        Raises :class:`JsonError` or pydantic's error for what cannot be said.
+        """
         given: dict[str, Any] = {} if self.data is _NOT_GIVEN else {"data": to_json(self.data)}
         if self.display is not None:
             given["display"] = to_json(self.display)
         if decision is not None:
             given["decision"] = decision
+        if args is not None:
+            given["args"] = args
         return ToolResult(request_id=request_id, content=as_content(self.content), is_error=self.is_error, **given)
 
 

@@ -148,7 +148,7 @@ class Pipeline:
         self.people = Stopwatch()
         self.tools = Stopwatch()
         self.still_running: list[str] = []
-        self._running: dict[str, tuple[ToolContext, Decision]] = {}
+        self._running: dict[str, tuple[ToolContext, _Allowed]] = {}
         self._asker = Asker(settings, self.people)
         self._slots = anyio.CapacityLimiter(settings.max_parallel_tools)
         # Threads of tools that were given up keep their place until they end; these must not starve the others.
@@ -185,11 +185,10 @@ class Pipeline:
         verdict = await self._decide_tool(request, args, tool, problem)
         if not isinstance(verdict, _Allowed):
             return verdict
-        decision = verdict.decision
-        if verdict.edited is not None:  # a result has no field for what it was run with; the record must say it
-            args = verdict.edited
-            decision = Decision.model_validate({**decision.to_wire(), "editedArgs": args})
-        return (await self._run(request, tool, args, decision)).answer(request.request_id, decision)
+        if verdict.edited is not None:
+            args = copy.deepcopy(verdict.edited)  # what the tool does to them must not reach the record
+        outcome = await self._run(request, tool, args, verdict)
+        return outcome.answer(request.request_id, verdict.decision, verdict.edited)
 
     async def _decide_tool(
         self, request: ToolRequest, args: dict[str, Any], tool: Tool | None, problem: str | None
@@ -248,7 +247,7 @@ class Pipeline:
             agents.extend(agent.sub_agents)
         return None
 
-    async def _run(self, request: ToolRequest, tool: Tool, args: dict[str, Any], decision: Decision) -> ToolOutcome:
+    async def _run(self, request: ToolRequest, tool: Tool, args: dict[str, Any], verdict: _Allowed) -> ToolOutcome:
         """Run a host tool in one of the free places; waiting for a place or a person is not its time. Rule: HITL-11."""
         settings = self._settings
         limit_s = settings.tool_timeout_s if tool.timeout_s is None else tool.timeout_s
@@ -263,7 +262,7 @@ class Pipeline:
         is_late = False
         async with self._slots:
             try:
-                self._running[request.request_id] = (context, decision)
+                self._running[request.request_id] = (context, verdict)
                 with self.tools.running():
                     async with anyio.create_task_group() as progress:
                         progress.start_soon(context.forward, self._send_progress)
@@ -299,8 +298,8 @@ class Pipeline:
                 "cancelled",
                 "the tool was stopped; its effects may be partial",
                 stillRunning=True if context.thread_running else None,
-            ).answer(request_id, decision)
-            for request_id, (context, decision) in running.items()
+            ).answer(request_id, verdict.decision, verdict.edited)
+            for request_id, (context, verdict) in running.items()
         ]
 
     # --- questions ----------------------------------------------------------------------------------------------

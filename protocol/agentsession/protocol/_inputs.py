@@ -86,6 +86,8 @@ class ToolResult(JsonFieldsModel, _AnswerBase):
     data: Json = None
     is_error: Bool = False
     display: JsonObject | None = optional()
+    args: JsonObject | None = optional()
+    """The whole arguments that the tool ran with when they were edited; absent when they were those of the request."""
 
 
 class ToolGrant(_AnswerBase):
@@ -144,14 +146,21 @@ INPUT_CLASSES: Final[Mapping[str, type[Model]]] = {
 """The class of each kind of input; all but ``message`` are answers. The set is closed."""
 
 
-def result(request_id: str, data: Any = None, *, content: Content | None = None, is_error: bool = False) -> ToolResult:
+def result(
+    request_id: str,
+    data: Any = None,
+    *,
+    content: Content | None = None,
+    is_error: bool = False,
+    args: dict[str, Any] | None = None,
+) -> ToolResult:
     """The host ran the tool: answer with its JSON ``data`` and, or, ``content``.
 
-    With neither it returned ``null``; with ``content`` alone it returned no data.
+    With neither it returned ``null``; with ``content`` alone it returned no data. ``args`` are the whole arguments that
+    it ran with, if they were edited.
     """
-    if data is None and content is not None:
-        return ToolResult(request_id=request_id, content=as_content(content), is_error=is_error)
-    return ToolResult(request_id=request_id, data=data, content=as_content(content), is_error=is_error)
+    given: dict[str, Any] = {} if data is None and content is not None else {"data": data}
+    return ToolResult(request_id=request_id, content=as_content(content), is_error=is_error, args=args, **given)
 
 
 def grant(request_id: str, args: dict[str, Any] | None = None, *, decision: Decision | None = None) -> ToolGrant:

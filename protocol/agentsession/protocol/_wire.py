@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NoReturn, cast
@@ -73,6 +74,13 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")
 
 
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"{text[:40]} is larger than any number that can be kept")
+    return value
+
+
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     out = dict(pairs)
     if len(out) != len(pairs):
@@ -85,14 +93,19 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 _decoder: Final = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_no_duplicates)
+"""Lets ``1e999`` through as an infinity: the models refuse it, with its place."""
+
+_finite_decoder: Final = json.JSONDecoder(
+    parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_no_duplicates
+)
 
 
-def _decode(text: str) -> Any:
+def _decode(text: str, decoder: json.JSONDecoder) -> Any:
     if text.startswith("{"):  # the common line: an object and perhaps its line feed; a third of the time is saved
-        value, end = _decoder.raw_decode(text)
+        value, end = decoder.raw_decode(text)
         if end == len(text) or text[end:] in ("\n", "\r\n"):
             return value
-    return _decoder.decode(text)
+    return decoder.decode(text)
 
 
 def _may_hold_surrogates(text: str) -> bool:
@@ -104,21 +117,28 @@ def parse_json(text: str | bytes, *, line: int | None = None) -> Any:
 
     Raises :class:`SchemaError` naming line and column.
     """
+    return _parse_text(text, line, _finite_decoder)
+
+
+def _parse_text(text: str | bytes, line: int | None, decoder: json.JSONDecoder) -> Any:
     try:
         if isinstance(text, bytes):
             text = text.decode("utf-8")
         text = text.removeprefix("\ufeff")
-        value = _decode(text)
+        value = _decode(text, decoder)
         return check_json(value) if _may_hold_surrogates(text) else value
     except json.JSONDecodeError as error:
         shown = error.doc[max(0, error.pos - 10) : error.pos + 20].strip()
         at = f"line {line if line is not None else error.lineno}"
+        # Python words some as what it expected, others as what it found, such as "Extra data".
+        is_wanted = error.msg.startswith("Expecting ")
+        found = ascii(shown)[1:-1] or "the end of the text"
         raise SchemaError(
             f"{at} is not JSON",
             line=line,
             where=f"{at}, column {error.colno}",
-            got=ascii(shown)[1:-1] or "the end of the text",
-            expected=error.msg.removeprefix("Expecting "),
+            got=found if is_wanted else f"{error.msg.lower()}: {found}",
+            expected=error.msg.removeprefix("Expecting ") if is_wanted else "one JSON value",
             fix="mend the text, or leave the line out",
             id="bad-json",
         ) from error
@@ -185,7 +205,7 @@ def _read(value: str | bytes | dict[str, Any], what: str, line: int | None) -> t
     """The value as a JSON object, and whether it may hold a null. A parsed value is checked and copied first."""
     if isinstance(value, (str, bytes)):
         null = b"null" in value if isinstance(value, bytes) else "null" in value
-        value = parse_json(value, line=line)
+        value = _parse_text(value, line, _decoder)
     else:
         null = True
         try:

@@ -12,6 +12,7 @@ from tests.adapters.sessions import Puppet, end_of, kinds, only, read, say, sess
 from agentsession.adapters.base import RunContext
 from agentsession.adapters.scripted import Ask, Call, Calls, Parallel, Say, ScriptedExecutor, Step
 from agentsession.protocol import (
+    Decision,
     ElicitationAnswer,
     ElicitationRequest,
     ElicitationResponse,
@@ -259,6 +260,32 @@ async def test_a_grant_with_edited_arguments_runs_once_with_those(reenter: bool)
         assert decision.args == {"n": 2}
         assert decision.args_digest == args_digest({"n": 2})
         assert runs == [{"n": 2}]
+
+
+@pytest.mark.rule("HITL-04")
+@pytest.mark.parametrize("decision", [None, Decision(by="user", reason="only two")])
+async def test_a_result_of_edited_arguments_is_recorded_with_those(reenter: bool, decision: Decision | None) -> None:
+    async with session_of(ScriptedExecutor(three([]), reenter=reenter)) as session:
+        await say(session)
+        ran = result("a", 2, args={"n": 2}).model_copy(update={"decision": decision})
+        events = await read(session.stream([ran, deny("b"), result("c", 1)]))
+        made = next(event for event in only(events, ToolDecision) if event.request_id == "a")
+        assert (made.decision, made.args, made.args_digest) == ("granted", {"n": 2}, args_digest({"n": 2}))
+        assert made.by == ("user" if decision else "host")
+
+
+@pytest.mark.rule("HITL-04")
+@pytest.mark.parametrize(("edited", "recorded"), [({"n": True}, {"n": True}), ({"n": 1.0}, None), ({"n": 1}, None)])
+async def test_arguments_are_edited_where_json_tells_them_apart(
+    reenter: bool, edited: dict[str, Any], recorded: dict[str, Any] | None
+) -> None:
+    async with session_of(ScriptedExecutor(three([]), reenter=reenter)) as session:
+        await say(session)
+        events = await read(session.stream([grant("b", edited), result("a", 1), result("c", 1)]))
+        (decision,) = only(events, ToolDecision)
+        assert decision.args == recorded
+        assert decision.args is None or decision.args["n"] is True
+        assert decision.args_digest == args_digest(edited)
 
 
 @pytest.mark.rule("HITL-04")

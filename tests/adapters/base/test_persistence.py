@@ -113,6 +113,22 @@ async def test_an_answer_is_acknowledged_only_when_it_is_stored() -> None:
             assert failed.value.got == "Killed"
 
 
+async def test_what_a_store_says_of_its_failure_is_told() -> None:
+    class Full(MemoryRecordStore):
+        async def append(self, key: RecordKey, events: Sequence[Event], *, reserved_seq: int) -> None:
+            if any(event.type == "tool_response" for event in events):
+                raise SessionError("the database failed", got="disk full", fix="make room", id="record-store")
+            await super().append(key, events, reserved_seq=reserved_seq)
+
+    with anyio.fail_after(5):
+        async with ScriptedExecutor(script(), store=Full()) as executor:
+            session = await executor.open()
+            await say(session)
+            with pytest.raises(SessionError) as failed:
+                await session.respond(result("a", 1))
+            assert (failed.value.got, failed.value.fix) == ("disk full", "make room")
+
+
 @pytest.mark.rule("PER-02")
 @pytest.mark.rule("LIFE-08")
 async def test_a_store_that_fails_stops_the_session_and_its_run() -> None:

@@ -119,6 +119,17 @@ def test_an_edit_is_shown_as_a_change_and_asked_about_again() -> None:
     assert asked.take("y", begun=LATER, drawn=DRAWN) == Answered(Approval.yes({"path": "other.py"}))
 
 
+def test_an_edit_that_python_takes_for_equal_is_an_edit() -> None:
+    asked = question(force=1)
+    shown = asked.edited('{"force": true}')
+    assert isinstance(shown, Say)
+    assert "(edited)" in joined(shown.lines)
+    answered = asked.take("y", begun=LATER, drawn=DRAWN)
+    assert isinstance(answered, Answered)
+    assert isinstance(answered.value, Approval)
+    assert (answered.value.args or {})["force"] is True
+
+
 @pytest.mark.parametrize("text", ["{", "[1]", "7", '{"path": "cart.py"}'])
 def test_an_edit_that_is_no_object_or_no_change_changes_nothing(text: str) -> None:
     asked = question(path="cart.py")

@@ -52,8 +52,10 @@ def answer_events(request: RequestState, answer: Answer) -> Iterator[Event]:
                 **({"data": answer.data} if "data" in given else {}),
             )
         case ToolResult():
-            if answer.decision is not None:
-                yield _decision(base, request, answer, "granted", None)
+            # The host that ran its tool has allowed it: worth a decision is by whom, or with what other arguments.
+            edited = _edited(request, answer.args)
+            if answer.decision is not None or edited is not None:
+                yield _decision(base, request, answer, "granted", edited)
             yield ToolResponse(
                 **base,
                 name=request.name,
@@ -64,8 +66,7 @@ def answer_events(request: RequestState, answer: Answer) -> Iterator[Event]:
                 **({"data": answer.data} if "data" in answer.model_fields_set else {}),
             )
         case ToolGrant():
-            edited = answer.args if answer.args is not None and answer.args != request.args else None
-            yield _decision(base, request, answer, "granted", edited)
+            yield _decision(base, request, answer, "granted", _edited(request, answer.args))
         case ToolDenial():
             yield _decision(base, request, answer, "denied", None, answer.reason)
             reason = answer.reason or (answer.decision.reason if answer.decision else None) or "denied by the host"
@@ -79,6 +80,13 @@ def answer_events(request: RequestState, answer: Answer) -> Iterator[Event]:
             yield ElicitationResponse(**base, action=answer.action, **content)
         case _:
             assert_never(answer)
+
+
+def _edited(request: RequestState, args: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The arguments of an answer if they were edited: compared by digest, for Python takes 1 and True for equal."""
+    if args is None or args_digest(args) == args_digest(request.args or {}):
+        return None
+    return args
 
 
 def _decision(

@@ -88,11 +88,13 @@ class Flusher:
                     log.show(self._count_through(last))
         except Exception as error:
             _logger.exception("session %s: the record could not be stored", self._key.session_id)
+            # Only an error of ours is known to say nothing of what was to be stored (SEC-01).
+            known = error if isinstance(error, AgentSessionError) else None
             self.failure = SessionError(
                 "the record could not be stored; the session was stopped",
                 where=f"session {self._key.session_id}",
-                got=type(error).__name__,
-                fix="mend the record store, then load the session",
+                got=(known.got or known.what) if known else type(error).__name__,
+                fix=(known and known.fix) or "mend the record store, then load the session",
                 id="record-store",
             )
             self.failure.__cause__ = error

@@ -22,7 +22,7 @@ from agentsession.host.cli._lines import Line, Style, View, line
 from agentsession.host.cli._render import by_whom
 from agentsession.host.cli._shapes import as_object
 from agentsession.host.cli._text import call_title, escape, wrap
-from agentsession.protocol import ElicitationAnswer, SchemaError, ToolRequest, check_json, parse_json
+from agentsession.protocol import ElicitationAnswer, SchemaError, ToolRequest, args_digest, parse_json
 
 __all__ = [
     "READ_TIME_S",
@@ -220,19 +220,19 @@ class ApprovalQuestion:
         if not text.strip():
             return self._say("nothing changed")
         try:
-            args = as_object(check_json(parse_json(text)))  # 1e999 is JSON, and an infinity for Python
-        except (SchemaError, ValueError) as error:
-            got, expected = getattr(error, "got", None) or "this", getattr(error, "expected", None) or "JSON"
+            args = as_object(parse_json(text))
+        except SchemaError as error:
+            got, expected = error.got or "this", error.expected or "JSON"
             told = escape(f"not JSON: {got[:60]}, expected {expected}; an empty line changes nothing")
             return dataclasses.replace(self._say(told.replace("\n", " ")), put_back=True, still_editing=True)
         if args is None:
             problem = self._say("the arguments must be a JSON object; an empty line leaves them as they are")
             return dataclasses.replace(problem, put_back=True, still_editing=True)
-        if args == self.args:
+        if args_digest(args) == args_digest(self.args):  # Python takes 1 and true for equal
             return self._say("nothing changed")
         self._draft = None
         before, after = shown_args(self.request.args), shown_args(args)
-        self.args, self.is_edited = args, args != (self.request.args or {})
+        self.args, self.is_edited = args, args_digest(args) != args_digest(self.request.args or {})
         change = diff_block(before, after, self.view.width - 5, self.view.glyphs, "v shows all")
         shown = indented(change, "     ")
         return Say((line(("  your change:", "strong")), *shown, *self.block), redraw=True)
