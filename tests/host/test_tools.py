@@ -490,7 +490,7 @@ async def test_a_cancellation_from_elsewhere_inside_a_tool_is_its_failure(anyio_
 
     @tool
     async def awaits_a_dead_task() -> None:
-        task = asyncio.ensure_future(asyncio.sleep(10))
+        task = asyncio.ensure_future(asyncio.Event().wait())
         task.cancel()
         await task
 
@@ -515,8 +515,7 @@ async def test_cancelling_the_caller_cancels_the_tool_and_tells_its_context() ->
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(loop.run, no_args, context)
-            while not running.is_set():
-                await anyio.sleep(0)
+            await anyio.to_thread.run_sync(running.wait)
             tasks.cancel_scope.cancel()
     assert context.cancelled
     assert ended.wait(10)

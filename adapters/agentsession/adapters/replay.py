@@ -23,8 +23,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from agentsession.adapters.base import REDACTED, BaseExecutor, RunContext, RunResult, recorded_answer, restamp
+from agentsession.adapters.base import BaseExecutor, RunContext, RunResult, recorded_answer, restamp
 from agentsession.protocol import (
+    REDACTED,
     AgentEnd,
     AgentStart,
     Answer,

@@ -41,7 +41,6 @@ from agentsession.protocol import (
     Error,
     Event,
     ExecutionOptions,
-    InvalidInput,
     Message,
     MessageInput,
     Receipt,
@@ -55,6 +54,7 @@ from agentsession.protocol import (
     ToolResponse,
     ToolResult,
     Usage,
+    as_answers,
     plain_text,
 )
 
@@ -188,7 +188,7 @@ class Turn:
         else:
             await self._principals.recall()
         if given is not None and not isinstance(given, (str, MessageInput)):
-            answers = _answers(given)
+            answers = as_answers(given)
             self._taken.update(answer.request_id for answer in answers)
             for answer in answers:
                 await self._send(answer)
@@ -479,19 +479,6 @@ class Turn:
                 if isinstance(event, ToolRequest) and event.request_id == request_id and not event.partial:
                     found = event
         return found
-
-
-def _answers(given: object) -> list[Answer]:
-    listed: list[Any] = list(given) if isinstance(given, Sequence) and not isinstance(given, bytes) else [given]
-    for item in listed:
-        if not isinstance(item, (ToolResult, ToolGrant, ToolDenial, ToolProgress, ElicitationAnswer)):
-            raise InvalidInput(
-                "a turn takes a message or answers",
-                got=f"a {type(item).__name__}",
-                expected="text, a MessageInput, an answer, or a list of answers",
-                fix='run_turn(session, "Fix the login bug")',
-            )
-    return listed
 
 
 def _is_a_persons(answer: Answer) -> bool:

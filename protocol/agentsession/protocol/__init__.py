@@ -117,6 +117,7 @@ if TYPE_CHECKING:
         ToolProgress,
         ToolResult,
         accept,
+        as_answers,
         cancel,
         decline,
         deny,
@@ -155,6 +156,11 @@ if TYPE_CHECKING:
         event_schema,
         input_schema,
         wire_schema,
+    )
+    from agentsession.protocol._secrets import (
+        REDACTED,
+        marks_secret,
+        redact_marked,
     )
     from agentsession.protocol._services import (
         MemoryRecordStore,
@@ -201,6 +207,7 @@ __all__ = [
     "EVENT_TYPES",
     "INPUT_CLASSES",
     "PROTOCOL_VERSION",
+    "REDACTED",
     "RESERVED_RULES",
     "RULES",
     "SCHEMA_ID",
@@ -309,6 +316,7 @@ __all__ = [
     "Usage",
     "accept",
     "args_digest",
+    "as_answers",
     "as_content",
     "cancel",
     "check_id",
@@ -326,6 +334,7 @@ __all__ = [
     "grant",
     "input_schema",
     "is_ephemeral",
+    "marks_secret",
     "merge_parts",
     "parse_answer",
     "parse_descriptor",
@@ -334,6 +343,7 @@ __all__ = [
     "parse_json",
     "plain_text",
     "read_ndjson",
+    "redact_marked",
     "repair_text",
     "result",
     "text_by_type",
@@ -446,6 +456,7 @@ _WHERE: Final = {
         "ToolProgress",
         "ToolResult",
         "accept",
+        "as_answers",
         "cancel",
         "decline",
         "deny",
@@ -484,6 +495,11 @@ _WHERE: Final = {
         "event_schema",
         "input_schema",
         "wire_schema",
+    ),
+    "_secrets": (
+        "REDACTED",
+        "marks_secret",
+        "redact_marked",
     ),
     "_services": (
         "MemoryRecordStore",

@@ -1,13 +1,13 @@
 """What a host puts in: messages, answers, steers, updates, options, and the receipts it gets.
 
 Not for: what comes back (``_events.py``). Rules carried: TOOL-09, TOOL-10, TOOL-14, HITL-08, HITL-09, CTL-06, CTL-07.
-May import: ``_base``, ``_content``, ``_descriptor``, ``_events``.
+May import: ``_base``, ``_content``, ``_descriptor``, ``_errors``, ``_events``.
 
 On the wire an input is told apart by ``kind``. Kinds are a closed set: an input that cannot be read is refused, never
 guessed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, field_validator
@@ -26,6 +26,7 @@ from agentsession.protocol._base import (
 )
 from agentsession.protocol._content import Content, ContentPart, as_content
 from agentsession.protocol._descriptor import Constraints, ToolDescriptor
+from agentsession.protocol._errors import InvalidInput
 from agentsession.protocol._events import Decision
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "ToolProgress",
     "ToolResult",
     "accept",
+    "as_answers",
     "cancel",
     "decline",
     "deny",
@@ -144,6 +146,24 @@ INPUT_CLASSES: Final[Mapping[str, type[Model]]] = {
     "elicitation_response": ElicitationAnswer,
 }
 """The class of each kind of input; all but ``message`` are answers. The set is closed."""
+
+
+_ANSWER_CLASSES: Final = (ToolResult, ToolGrant, ToolDenial, ToolProgress, ElicitationAnswer)
+
+
+def as_answers(given: Answer | Iterable[Answer]) -> list[Answer]:
+    """One answer or several as a list. Raises :class:`InvalidInput`, naming the type, for anything else."""
+    several = isinstance(given, Iterable) and not isinstance(given, (str, bytes, Mapping, Model))
+    answers: list[Any] = list(given) if several else [given]
+    for answer in answers:
+        if not isinstance(answer, _ANSWER_CLASSES):
+            raise InvalidInput(
+                f"a value of type {type(answer).__name__} is no answer",
+                got=type(answer).__name__,
+                expected="one of " + ", ".join(kind.__name__ for kind in _ANSWER_CLASSES),
+                fix="make one with result(), grant(), deny(), accept(), decline() or cancel()",
+            )
+    return answers
 
 
 def result(

@@ -13,7 +13,6 @@ from hypothesis import given
 from tests.adapters.adk.strategies import any_text, wild_objects
 
 from agentsession.adapters.adk._values import (
-    REDACTED,
     clean_id,
     is_within,
     iso_timestamp,
@@ -21,6 +20,7 @@ from agentsession.adapters.adk._values import (
     redact,
     thread_of,
 )
+from agentsession.protocol import REDACTED
 
 
 @pytest.mark.parametrize(

@@ -202,7 +202,7 @@ class Drive(RuleBasedStateMachine):
         return self.run(made())
 
     def settle(self) -> None:
-        """Let everything happen that can."""
+        """Let everything happen that can: turns of the loop, not time, for nothing here waits for a clock."""
 
         async def turns() -> None:
             for _ in range(_TURNS):
@@ -421,7 +421,7 @@ class Drive(RuleBasedStateMachine):
             if how == "gate":
                 self.world.gate.set()
             if how == "answer" and pending:
-                await asyncio.sleep(0)
+                await asyncio.sleep(0)  # one turn of the loop: the abort has begun
                 (receipt,) = await session.respond(self.answer_to(pending[0], 0))
                 assert receipt.status == "stale"
             return [(await each).status for each in aborts]

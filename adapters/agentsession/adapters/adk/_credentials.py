@@ -20,7 +20,7 @@ from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
 from agentsession.adapters.adk._elicit import CREDENTIAL
-from agentsession.adapters.adk._values import REDACTED
+from agentsession.protocol import REDACTED
 
 __all__ = [
     "REDACTED_RESPONSE",

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from agentsession.adapters.adk._calls import CallKind
-from agentsession.adapters.adk._values import REDACTED, is_mapping, is_object, lossy_json, redact
-from agentsession.protocol import repair_text
+from agentsession.adapters.adk._values import is_mapping, is_object, lossy_json, redact
+from agentsession.protocol import REDACTED, repair_text
 
 __all__ = ["CONFIRMATION", "CREDENTIAL", "INPUT", "answer_of", "hint_of", "kind_of", "original_id", "question_of"]
 

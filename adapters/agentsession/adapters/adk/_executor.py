@@ -18,8 +18,9 @@ first and the tail last. ADK needs asyncio; under trio this executor refuses to 
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self
@@ -31,33 +32,24 @@ from google.adk.apps.app import App
 from google.adk.artifacts.base_artifact_service import BaseArtifactService
 from google.adk.auth.credential_service.base_credential_service import BaseCredentialService
 from google.adk.errors.already_exists_error import AlreadyExistsError
-from google.adk.events.event import Event as AdkEvent
 from google.adk.memory.base_memory_service import BaseMemoryService
 from google.adk.runners import Runner
 from google.adk.sessions.base_session_service import BaseSessionService
 from google.adk.sessions.in_memory_session_service import InMemorySessionService
 from google.genai import types
 
-from agentsession.adapters.adk._calls import Call
-from agentsession.adapters.adk._credentials import (
-    REDACTED_RESPONSE,
-    calls_sharing,
-    credential_response,
-    requested_config,
-)
 from agentsession.adapters.adk._descriptor import ADK_CAPABILITIES, describe_agent
 from agentsession.adapters.adk._errors import error_status, safe_message
 from agentsession.adapters.adk._gate import GatePlugin, TailPlugin
+from agentsession.adapters.adk._handover import Handover, refuses_toolset
 from agentsession.adapters.adk._live import LiveRun
-from agentsession.adapters.adk._replies import NO_CREDENTIAL, function_response, recorded_result, said_parts
-from agentsession.adapters.adk._sealing import dangling_calls, seal
+from agentsession.adapters.adk._replies import said_parts
 from agentsession.adapters.adk._session_state import AdkSessionState
 from agentsession.adapters.adk._setup import app_of, check_agent, check_host_tools, is_plain
 from agentsession.adapters.base import BaseExecutor, BaseSession, RunContext, RunResult
 from agentsession.protocol import (
     AgentSessionError,
     ConfigurationError,
-    ElicitationAnswer,
     Error,
     InvalidInput,
     MessageInput,
@@ -66,10 +58,11 @@ from agentsession.protocol import (
     SessionConfig,
     SessionExists,
     SessionNotFound,
-    ToolResponse,
 )
 
 __all__ = ["AdkExecutor", "entry_point"]
+
+_logger = logging.getLogger("agentsession.adapters.adk")
 
 _UNLIMITED: Final = sys.maxsize - 1
 _ALWAYS: Final = ("steering", "mid_turn_update", "list", "delete", "load", "sub_agents")
@@ -135,6 +128,7 @@ class AdkExecutor(BaseExecutor):
             memory_service=memory_service,
             credential_service=credential_service,
         )
+        self._handover = Handover(self.session_service, self._runner.app_name)
         self._states: dict[tuple[str, str], AdkSessionState] = {}
 
     @classmethod
@@ -282,16 +276,16 @@ class AdkExecutor(BaseExecutor):
                 check_host_tools(ctx.options.tools, self.descriptor)
             state.begin_turn(ctx.options)
             if state.needs_sealing:
-                await self._seal(ctx, state, keep=())
+                await self._handover.seal(ctx, state)
             content = types.Content(role="user", parts=said_parts(ctx.input.content)[0])
         else:
             state.go_on(ctx.options)
-            if self._refused_for_toolset(ctx, state):
+            if refuses_toolset(ctx, state):
                 state.needs_sealing = True
                 message = "the agent's tools need a credential to be listed, and it was refused"
                 await ctx.emit(Error(status="UNAUTHENTICATED", message=message, code="credential-refused"))
                 return RunResult("failed")
-            content = await self._answers(ctx, state, secrets)
+            content = await self._handover.answers(ctx, state, secrets)
         while True:
             live = LiveRun(ctx, state)
             live.credentials = secrets
@@ -305,16 +299,6 @@ class AdkExecutor(BaseExecutor):
                 role="user", parts=[part for steer in await ctx.steers() for part in said_parts(steer.content)[0]]
             )
 
-    def _refused_for_toolset(self, ctx: RunContext, state: AdkSessionState) -> bool:
-        """Whether a credential was refused that no call asked for, but a toolset before its tools are listed: ADK would
-        ask for it again before every model call, for ever."""
-        for request_id, answer in ctx.answers.items():
-            call = state.translator.book.get(request_id)
-            refused = isinstance(answer, ElicitationAnswer) and answer.action != "accept"
-            if refused and call is not None and call.kind == "auth_required" and call.tool_request_id is None:
-                return True
-        return False
-
     async def _drive(self, live: LiveRun, content: types.Content) -> RunResult | None:
         ctx, state = live.ctx, live.state
         state.needs_sealing = True  # until it is known that ADK's session was left in order
@@ -325,10 +309,11 @@ class AdkExecutor(BaseExecutor):
                 raise
             if ctx.aborting:
                 return None  # ADK ended itself by cancelling what waited; the base class closes the stream
-        except Exception:
+        except Exception as error:
             live.drop_error()
             if live.stopped is None:
                 raise
+            _logger.info("session %s: ADK's run was stopped, and raised %s", ctx.session_id, type(error).__name__)
         if ctx.aborting:
             return None
         if live.stopped is not None:
@@ -360,117 +345,6 @@ class AdkExecutor(BaseExecutor):
             async for event in stream:
                 if not live.take_delta(event):
                     await live.take(event)
-
-    async def _answers(self, ctx: RunContext, state: AdkSessionState, secrets: dict[str, Any]) -> types.Content:
-        """The message that gives ADK the answers its run ended on; what of them is secret goes to ``secrets``.
-
-        Confirmations and credentials never share a message with results: ADK drops an event that holds one of them from
-        what the model sees, results and all. So results are appended first, and the run starts with the rest.
-        """
-        special: list[types.Part] = []
-        plain: list[types.Part] = []
-        answered: set[str] = set()
-        invocation: str | None = None
-        adk_session = await self._adk_session(state)
-        open_ids = {call.id for _, calls in dangling_calls(adk_session) for call in calls}
-        # Settled, not answered: the model must not read that a tool failed which may have done its work.
-        closed = {
-            event.request_id: event
-            for event in ctx.record
-            if isinstance(event, ToolResponse) and event.status in ("cancelled", "unknown")
-        }
-        for request_id, answer in ctx.answers.items():
-            call = state.translator.book.get(request_id)
-            if call is None or call.adk_id not in open_ids:
-                continue  # it was answered within a run, or ADK has closed the call
-            answered.add(call.adk_id)
-            invocation = call.invocation_id or invocation
-            response = function_response(call, answer)
-            settled = closed.get(request_id)
-            if settled is not None:
-                response.response = recorded_result(settled)
-            if call.kind == "auth_required":
-                tool = state.translator.book.get(call.tool_request_id or "")
-                if isinstance(answer, ElicitationAnswer) and answer.action == "accept":
-                    config = requested_config(adk_session, call.adk_id)
-                    secrets[call.adk_id] = credential_response(config, answer.content)
-                    response.response = dict(REDACTED_RESPONSE)
-                if tool is not None:
-                    answered.add(tool.adk_id)
-                    (state.resumed if call.adk_id in secrets else state.refused).add(tool.request_id)
-                    for shared in calls_sharing(adk_session, tool.adk_id):
-                        other = state.translator.book.known(shared)
-                        if other is None or not ctx.is_open_request(other.request_id):
-                            continue
-                        answered.add(shared)
-                        if call.adk_id in secrets:
-                            state.resumed.add(other.request_id)
-                        else:
-                            plain.append(await self._refuse(ctx, state, other))
-            part = types.Part(function_response=response)
-            (special if call.kind in ("tool_confirmation", "auth_required") else plain).append(part)
-            state.translator.resolve(request_id)
-        if state.needs_sealing:
-            await self._seal(ctx, state, keep=answered)
-            adk_session = await self._adk_session(state)
-        if special and plain:
-            await self.session_service.append_event(
-                session=adk_session,
-                event=AdkEvent(
-                    author="user",
-                    invocation_id=invocation or "",
-                    content=types.Content(role="user", parts=plain),
-                ),
-            )
-            plain = []
-        if not special and not plain:
-            raise AgentSessionError(
-                "there is no answer that ADK's run could go on with",
-                where=f"session {ctx.session_id}",
-                fix="abort the turn",
-                id="nothing-to-resume",
-            )
-        return types.Content(role="user", parts=special or plain)
-
-    async def _refuse(self, ctx: RunContext, state: AdkSessionState, call: Call) -> types.Part:
-        """A call whose credential was refused by the question of another: ADK enters that one again, but not this."""
-        told = {"error": NO_CREDENTIAL}
-        await ctx.emit(
-            ToolResponse(
-                request_id=call.request_id,
-                name=call.name,
-                data=told,
-                is_error=True,
-                status="failed",
-                agent_id=call.agent_id,
-                thread_id=call.thread_id,
-            )
-        )
-        state.translator.resolve(call.request_id)
-        return types.Part(function_response=types.FunctionResponse(id=call.adk_id, name=call.name, response=told))
-
-    async def _seal(self, ctx: RunContext, state: AdkSessionState, keep: Collection[str]) -> None:
-        """Close the calls that ADK's session holds open, each with what the record says of it."""
-        found = await self._adk_session(state)
-        dangling = {call.id for _, calls in dangling_calls(found) for call in calls if call.id not in keep}
-        if dangling:
-            responses: dict[str, dict[str, Any]] = {}
-            for event in ctx.record:
-                call = state.translator.book.get(event.request_id) if isinstance(event, ToolResponse) else None
-                if call is not None and call.adk_id in dangling and isinstance(event, ToolResponse):
-                    responses[call.adk_id] = recorded_result(event)
-            await seal(self.session_service, found, responses, keep=keep)
-        state.needs_sealing = False
-
-    async def _adk_session(self, state: AdkSessionState) -> Any:
-        found = await self.session_service.get_session(
-            app_name=self._runner.app_name, user_id=state.user_id, session_id=state.adk_session_id
-        )
-        if found is None:
-            raise SessionNotFound(
-                f"ADK's session {state.adk_session_id} is gone", where=type(self.session_service).__name__
-            )
-        return found
 
     def describe_error(self, error: BaseException) -> Error:
         """ADK's and the provider's errors by their code; no text that could hold a secret."""

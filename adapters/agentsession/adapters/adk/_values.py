@@ -14,10 +14,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, Final, TypeGuard, cast
 
-from agentsession.protocol import JsonError, repair_text, to_json
+from agentsession.protocol import REDACTED, JsonError, repair_text, to_json
 
 __all__ = [
-    "REDACTED",
     "clean_id",
     "is_list",
     "is_mapping",
@@ -28,9 +27,6 @@ __all__ = [
     "redact",
     "thread_of",
 ]
-
-REDACTED: Final = "[redacted]"
-"""What stands in an event where ADK held a secret."""
 
 _ID_LIMIT: Final = 256
 _MILLISECONDS_FROM: Final = 1e11

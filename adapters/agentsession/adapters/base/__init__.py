@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentsession.adapters.base._answering import REDACTED, recorded_answer
+from agentsession.adapters.base._answering import recorded_answer
 from agentsession.adapters.base._context import RunContext
 from agentsession.adapters.base._executor import BaseExecutor, RunResult
 from agentsession.adapters.base._message import MessageWriter
@@ -12,7 +12,6 @@ from agentsession.adapters.base._stamping import restamp
 from agentsession.adapters.base._turns import Steer
 
 __all__ = [
-    "REDACTED",
     "BaseExecutor",
     "BaseSession",
     "MessageWriter",

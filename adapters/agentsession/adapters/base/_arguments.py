@@ -7,25 +7,13 @@ May import: ``agentsession.protocol``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
-from agentsession.protocol import (
-    Answer,
-    ElicitationAnswer,
-    InvalidInput,
-    Model,
-    ToolDenial,
-    ToolGrant,
-    ToolProgress,
-    ToolResult,
-)
+from agentsession.protocol import InvalidInput
 
-__all__ = ["answers_of", "need"]
+__all__ = ["need"]
 
 T = TypeVar("T")
-
-_ANSWERS: Final = (ToolResult, ToolGrant, ToolDenial, ToolProgress, ElicitationAnswer)
 
 
 def need(value: Any, kind: type[T], what: str, fix: str) -> T:
@@ -34,18 +22,3 @@ def need(value: Any, kind: type[T], what: str, fix: str) -> T:
         return value
     got = type(value).__name__
     raise InvalidInput(f"the {what} is of type {got}", got=got, expected=kind.__name__, fix=fix)
-
-
-def answers_of(given: Any) -> list[Answer]:
-    """One answer or several as a list. Raises :class:`InvalidInput` for anything else."""
-    several = isinstance(given, Iterable) and not isinstance(given, (str, bytes, Mapping, Model))
-    answers: list[Any] = list(given) if several else [given]
-    for answer in answers:
-        if not isinstance(answer, _ANSWERS):
-            raise InvalidInput(
-                f"a value of type {type(answer).__name__} is no answer",
-                got=type(answer).__name__,
-                expected="one of " + ", ".join(kind.__name__ for kind in _ANSWERS),
-                fix="make one with result(), grant(), deny(), accept(), decline() or cancel()",
-            )
-    return answers

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import anyio
 
-from agentsession.adapters.base._arguments import answers_of, need
+from agentsession.adapters.base._arguments import need
 from agentsession.adapters.base._ending import Ending
 from agentsession.adapters.base._pending import AnswerBook
 from agentsession.adapters.base._readers import LogReader, LogStream
@@ -49,6 +49,7 @@ from agentsession.protocol import (
     SteerData,
     StreamEnd,
     Unimplemented,
+    as_answers,
     as_content,
 )
 
@@ -158,12 +159,12 @@ class BaseSession:
             return self.turns.start(MessageInput(content=as_content(input)), options)
         if isinstance(input, MessageInput):
             return self.turns.start(input, options)
-        return self.turns.go_on([] if input is None else answers_of(input), options)
+        return self.turns.go_on([] if input is None else as_answers(input), options)
 
     async def respond(self, *answers: Answer) -> Sequence[Receipt]:
         """Answer pending requests in any state but closed (see ``AgentSession.respond``)."""
         self.machine.check_call("answer")
-        receipts = self.answers.respond(answers_of(answers))
+        receipts = self.answers.respond(as_answers(answers))
         await self.stored()
         return receipts
 

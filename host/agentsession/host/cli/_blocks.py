@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentsession.host.cli._lines import Glyphs, Line, Span, Style, View, line
-from agentsession.host.cli._shapes import as_list, as_object, field_schema, marks_secret
+from agentsession.host.cli._shapes import as_list, as_object, field_schema
 from agentsession.host.cli._text import DIFF_FOLD, OUTPUT_FOLD, cut, diff_lines, escape, fold, old_and_new, plural, wrap
 from agentsession.protocol import (
     Code,
@@ -24,6 +24,7 @@ from agentsession.protocol import (
     Terminal,
     Text,
     Thought,
+    marks_secret,
 )
 
 __all__ = [

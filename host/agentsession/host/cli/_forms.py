@@ -15,7 +15,7 @@ from agentsession.host._elicitation import Position
 from agentsession.host.cli._blocks import field_rows, question_block
 from agentsession.host.cli._lines import Line, View, line
 from agentsession.host.cli._questions import Answered, Say, Steer, Step, is_early
-from agentsession.host.cli._shapes import as_list, as_object, field_schema, marks_secret
+from agentsession.host.cli._shapes import as_list, as_object, field_schema
 from agentsession.host.cli._text import escape
 from agentsession.protocol import (
     Decision,
@@ -27,6 +27,7 @@ from agentsession.protocol import (
     check_json,
     decline,
     find_problem,
+    marks_secret,
     parse_json,
 )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-__all__ = ["as_list", "as_object", "field_schema", "follow", "is_list", "marks_secret"]
+__all__ = ["as_list", "as_object", "field_schema", "follow", "is_list"]
 
 
 def as_object(value: object) -> dict[str, Any] | None:
@@ -50,22 +50,6 @@ def follow(reference: object, root: Mapping[str, Any]) -> dict[str, Any] | None:
     for step in reference[1:].split("/")[1:]:
         found = (as_object(found) or {}).get(step.replace("~1", "/").replace("~0", "~"))
     return as_object(found)
-
-
-def marks_secret(schema: object, root: Mapping[str, Any], depth: int = 8) -> bool:
-    """Whether a value of this schema may hold a secret: anything in it says so, or it leads where nobody can look."""
-    if is_list(schema):
-        return any(marks_secret(item, root, depth) for item in as_list(schema))
-    fields = as_object(schema)
-    if fields is None:
-        return False
-    if fields.get("format") == "password" or fields.get("writeOnly") is True:
-        return True
-    if "$ref" in fields:
-        inner = follow(fields["$ref"], root)
-        if inner is None or (depth and marks_secret(inner, root, depth - 1)):
-            return True
-    return any(marks_secret(item, root, depth) for item in fields.values() if isinstance(item, (dict, list)))
 
 
 def is_list(value: object) -> bool:
