@@ -14,16 +14,21 @@ from agentsession.protocol import Content, Decision, ToolResult, as_content, rep
 
 __all__ = ["ERROR_CODES", "ToolError", "ToolOutcome", "unknown_tool"]
 
-ERROR_CODES: Final = {
-    "invalid_arguments": "the arguments do not fit the tool's schema; nothing ran",
-    "unknown_tool": "the host has no tool of this name; nothing ran",
-    "tool_failed": "the tool raised; its effects may be partial",
-    "tool_timeout": "the tool did not end in time; its effects may be partial",
-    "unserializable_result": "the tool ran, and returned what JSON cannot say",
-    "cancelled": "the tool was stopped; its effects may be partial",
-    "host_error": "the host itself failed at this request",
-}
-"""The codes of error results that hosts make themselves; a tool may use its own with :class:`ToolError`."""
+ERROR_CODES: Final = frozenset(
+    {
+        "invalid_arguments",
+        "unknown_tool",
+        "tool_failed",
+        "tool_timeout",
+        "unserializable_result",
+        "cancelled",
+        "host_error",
+    }
+)
+"""The codes of error results that hosts make themselves; ``agentsession explain CODE`` says what each means.
+
+A tool may use its own with :class:`ToolError`.
+"""
 
 _TEXT_LIMIT: Final = 2_000
 _NOT_GIVEN: Final[Any] = object()

@@ -87,6 +87,8 @@ def test_edited_arguments_are_shown() -> None:
         ToolDecision, request_id="r1", decision="granted", by="user", args={"path": "b"}, args_digest=DIGEST
     )
     assert line == "  [1] edited to edit_file b"
+    (ran,) = scene.feed(ToolResponse, request_id="r1", name="edit_file", data="ok")
+    assert ran.startswith("  [1] edit_file b (edited) ")
 
 
 def test_a_call_that_was_cut_off_is_unknown_and_never_called_cancelled() -> None:

@@ -24,7 +24,7 @@ from agentsession.host.cli._forms import FormQuestion
 from agentsession.host.cli._lines import Line, line
 from agentsession.host.cli._out import error_text
 from agentsession.host.cli._questions import Answered, ApprovalQuestion, Edit, Question, Say, ShowAll, Steer
-from agentsession.host.cli._render import Renderer
+from agentsession.host.cli._render import Renderer, edited_title
 from agentsession.host.cli._screen import Screen, printed_above
 from agentsession.host.cli._setup import CommandPolicy, Loaded, RunOptions, make_host, open_session, open_store
 from agentsession.host.cli._signals import signals
@@ -321,7 +321,7 @@ class Conversation:
         if answered.value.args is not None:
             self._drafts[request.request_id] = answered.value.args
             if call is not None:  # from now on it is told as what runs
-                call.title = call_title(request.name, answered.value.args) + " (edited)"
+                call.title = edited_title(request.name, answered.value.args)
         return answered.value
 
     async def ask(self, request: ElicitationRequest, position: Position) -> ElicitationAnswer | None:

@@ -43,7 +43,7 @@ from agentsession.protocol import (
     plain_text,
 )
 
-__all__ = ["Call", "Renderer", "by_whom"]
+__all__ = ["Call", "Renderer", "by_whom", "edited_title"]
 
 _STATUS: dict[str, tuple[str, Style]] = {
     "completed": ("ok", "good"),
@@ -56,6 +56,11 @@ _STATUS: dict[str, tuple[str, Style]] = {
 
 _TOLD_ROOM: int = 50
 """Columns that what the model was told has at least; a hint about it goes first."""
+
+
+def edited_title(name: str, args: dict[str, Any]) -> str:
+    """The title of a call whose arguments a person edited."""
+    return call_title(name, args) + " (edited)"
 
 
 @dataclasses.dataclass(slots=True)
@@ -223,6 +228,7 @@ class Renderer:
             call.began = None  # how long of it a person thought is not in the record
         if event.args is None:
             return []
+        call.title = edited_title(call.request.name, event.args)  # from now on it is told as what runs
         title = cut(call_title(call.request.name, event.args), self.view.width - 18, self.view.glyphs.ellipsis)
         return [*self._header(), line(f"  [{call.number}] edited to ", (title, "strong"))]
 
