@@ -16,16 +16,19 @@ from typing import Any
 
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.adk.tools._request_input_tool import request_input
+from google.adk.tools.function_tool import FunctionTool
 from tests.adapters.adk.driving import Driven, agent, history, host_tool
 
 from agentsession.adapters.adk import AdkExecutor, call, calls, hold, say
 from agentsession.host import SqliteRecordStore
 from agentsession.protocol import (
+    Answer,
     ElicitationRequest,
     ExecutionOptions,
     OpenOptions,
     SessionMachine,
     StreamEnd,
+    ToolRequest,
     ToolResponse,
     accept,
     grant,
@@ -38,8 +41,20 @@ OPTIONS = OpenOptions(session_id=SESSION, execution=ExecutionOptions(tools=[host
 
 def write(text: str) -> str:
     """Write."""
-    note("wrote")
+    note(f"wrote {text}")
     return f"wrote {text}"
+
+
+def crash() -> None:
+    """Die in the middle of the work."""
+    note("began")
+    os._exit(9)
+
+
+def delete(text: str) -> str:
+    """Delete."""
+    note(f"deleted {text}")
+    return "gone"
 
 
 def note(line: str) -> None:
@@ -52,6 +67,8 @@ STEPS: dict[str, Any] = {
     "two": calls(call("look", id="c1"), call("find", id="c2")),
     "mixed": calls(call("look", id="c1"), call("write", {"text": "x"}, id="c2")),
     "gate": call("write", {"text": "x"}, id="c1"),
+    "crash": call("crash", id="c1"),
+    "confirm": call("delete", {"text": "x"}, id="c1"),
     "input": call("adk_request_input", {"message": "Which?"}, id="c1"),
 }
 
@@ -62,7 +79,7 @@ def root(step: str, scenario: str) -> Any:
 
     after = hold(die) + say("never") if step == "cut" else say("done")
     script = {"start": [STEPS[scenario]], "cut": [STEPS[scenario], after], "resume": [say("done"), say("next")]}
-    return agent(*script[step], tools=[write, request_input])
+    return agent(*script[step], tools=[write, crash, FunctionTool(delete, require_confirmation=True), request_input])
 
 
 async def main(folder: str, scenario: str, mode: str, step: str) -> None:
@@ -94,12 +111,7 @@ async def resume(executor: AdkExecutor, made: Any) -> None:
     texts: list[str] = []
     while session.pending:
         item = session.pending[0]
-        answer = (
-            accept(item.request_id, {"city": "Rome"})
-            if isinstance(item, ElicitationRequest)
-            else result(item.request_id, f"{item.name} answered")
-        )
-        turn = await desk.stream(answer)
+        turn = await desk.stream(answer_to(item))
         texts += turn.texts
     shown = history(made.model) if made.model.requests else []
     last = await desk.stream("and now?")
@@ -115,6 +127,14 @@ async def resume(executor: AdkExecutor, made: Any) -> None:
     }
     await session.aclose()
     sys.stdout.write(json.dumps(out))
+
+
+def answer_to(item: ToolRequest | ElicitationRequest) -> Answer:
+    if isinstance(item, ElicitationRequest):
+        return accept(item.request_id, {"city": "Rome"} if item.kind == "clarification" else None)
+    if item.needs == "grant":
+        return grant(item.request_id, {"text": "edited"} if item.name == "write" else None)
+    return result(item.request_id, f"{item.name} answered")
 
 
 if __name__ == "__main__":

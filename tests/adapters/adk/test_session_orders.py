@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
+from google.adk.tools._request_input_tool import request_input
 from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.tool_context import ToolContext
-from tests.adapters.adk.driving import Driven, agent, assert_valid_history, driven, history, host_tool
+from tests.adapters.adk.driving import Driven, agent, assert_valid_history, driven, history, host_tool, verify
 
-from agentsession.adapters.adk import call, calls, say
-from agentsession.protocol import Answer, accept, grant, result
+from agentsession.adapters.adk import AdkExecutor, call, calls, say
+from agentsession.protocol import (
+    Answer,
+    ExecutionOptions,
+    MemoryRecordStore,
+    OpenOptions,
+    accept,
+    grant,
+    result,
+)
 
 pytestmark = pytest.mark.anyio
 
-ORDERS = list(itertools.permutations(("look", "write", "delete", "ask")))
+ORDERS = list(itertools.permutations(("look", "write", "delete", "input")))
+"""A tool of the host, one of the agent, one that wants a confirmation, a question of the agent's own."""
+
+WITH_ASK = [tuple("ask" if name == "input" else name for name in order) for order in ORDERS]
+"""The same with a tool that asks from inside, once it was granted, in the place of the question."""
+
 SPLITS = ((1, 1, 1, 1), (2, 2), (4,), (1, 3))
 
 
@@ -42,15 +59,16 @@ class Ran:
             self.calls.append(("ask", tool_context.tool_confirmation.confirmed))
             return "asked and told"
 
-        return [write, FunctionTool(delete, require_confirmation=True), ask]
+        return [write, FunctionTool(delete, require_confirmation=True), ask, request_input]
 
 
-def step() -> Any:
+def step(order: tuple[str, ...]) -> Any:
+    last = call("ask", id="c4") if "ask" in order else call("adk_request_input", {"message": "Where?"}, id="c4")
     return calls(
         call("look", {"n": 1}, id="c1"),
         call("write", {"text": "draft"}, id="c2"),
         call("delete", {"path": "x"}, id="c3"),
-        call("ask", id="c4"),
+        last,
     )
 
 
@@ -61,6 +79,8 @@ def answer(desk: Driven, name: str) -> Answer:
         return grant(desk.pending("write"), {"text": "final"})
     if name == "ask":
         return grant(desk.pending("ask"))
+    if name == "input":
+        return accept(desk.pending("clarification"), {"city": "Rome"})
     # The question about ``delete`` is told from the one of ``ask`` by the tool it is about.
     return accept(_question(desk, "delete"))
 
@@ -75,7 +95,7 @@ def _question(desk: Driven, tool: str) -> str:
 
 async def outcome(order: tuple[str, ...], split: tuple[int, ...], **executor: Any) -> Any:
     ran = Ran()
-    root = agent(step(), say("all done"), tools=ran.tools())
+    root = agent(step(order), say("all done"), tools=ran.tools())
     async with driven(root, tools=[host_tool("look")], **executor) as desk:
         turn = await desk.stream("go")
         left = list(order)
@@ -89,21 +109,92 @@ async def outcome(order: tuple[str, ...], split: tuple[int, ...], **executor: An
         return turn.reason, turn.texts, sorted(history(root.model)), sorted(ran.calls, key=str), desk.responses()
 
 
+def assert_whole(made: Any) -> None:
+    """Everything was answered, and each tool ran once with what was allowed."""
+    reason, said, _, ran, responses = made
+    asks = "ask" in responses
+    assert (reason, said) == ("completed", ["all done"])
+    assert ran == [*([("ask", True)] if asks else []), ("delete", "x"), ("write", "final")]
+    assert responses == dict.fromkeys(["look", "write", "delete", *(["ask"] if asks else [])], "completed")
+
+
 @pytest.mark.rule("TOOL-06", "TOOL-07", "TOOL-08", "TOOL-11", "HITL-03")
 @pytest.mark.parametrize("split", SPLITS, ids=str)
-async def test_every_order_of_answers_has_one_outcome(split: tuple[int, ...]) -> None:
-    expected = await outcome(ORDERS[0], (4,))
-    assert expected[:2] == ("completed", ["all done"])
-    assert expected[3] == [("ask", True), ("delete", "x"), ("write", "final")]
-    assert expected[4] == {"look": "completed", "write": "completed", "delete": "completed", "ask": "completed"}
-    for order in ORDERS:
+@pytest.mark.parametrize("orders", [ORDERS, WITH_ASK[::5]], ids=["input", "ask"])
+async def test_every_order_of_answers_has_one_outcome(orders: list[tuple[str, ...]], split: tuple[int, ...]) -> None:
+    expected = await outcome(orders[0], (4,))
+    assert_whole(expected)
+    for order in orders:
         assert await outcome(order, split) == expected, order
 
 
 @pytest.mark.rule("TOOL-07", "TOOL-08")
-async def test_orders_have_the_same_outcome_when_host_calls_are_parked(tmp_path: Any) -> None:
-    expected = await outcome(ORDERS[0], (4,))
-    for number, order in enumerate(ORDERS[::3]):
+async def test_orders_have_the_same_outcome_when_host_calls_are_parked(tmp_path: Path) -> None:
+    expected = await outcome(WITH_ASK[0], (4,))
+    for number, order in enumerate(WITH_ASK[::3]):
         service = SqliteSessionService(str(tmp_path / f"{number}.db"))
         made = await outcome(order, SPLITS[number % len(SPLITS)], parked=True, session_service=service)
+        assert made == expected, order
+
+
+def with_restarts(place: Path, ran: Ran, first: Any) -> Any:
+    """Opens, and after that loads, the same session in executors that share only what is on disk."""
+    service = SqliteSessionService(str(place))
+    store = MemoryRecordStore()
+    models: list[Any] = []
+
+    @asynccontextmanager
+    async def visit() -> AsyncIterator[Driven]:
+        # A model that was called plays its script on in the next executor.
+        root = agent(*([first] if not models else []), say("all done"), tools=ran.tools())
+        models.append(root.model)
+        options = OpenOptions(session_id="s1", execution=ExecutionOptions(tools=[host_tool("look")]))
+        async with AdkExecutor(root, session_service=service, store=store) as executor:
+            session = await (executor.open(options) if len(models) == 1 else executor.load("s1", options))
+            desk = Driven(executor, session)
+            yield desk
+            verify(session)
+
+    visit.models = models  # type: ignore[attr-defined]
+    return visit
+
+
+async def outcome_over_restarts(order: tuple[str, ...], split: tuple[int, ...], place: Path, how: str) -> Any:
+    """Each group of answers is given to another executor, by ``stream`` or by ``respond`` alone."""
+    ran = Ran()
+    visit = with_restarts(place, ran, step(order))
+    left = list(order)
+    async with visit() as desk:
+        turn = await desk.stream("go")
+        assert turn.reason == "input_required"
+        assert "volatile" not in (turn.end.data or {})
+    for size in split:
+        chosen, left = left[:size], left[size:]
+        async with visit() as desk:
+            answers = [answer(desk, name) for name in chosen]
+            if how == "respond":
+                receipts = await desk.session.respond(*answers)
+                assert [receipt.status for receipt in receipts] == ["applied"] * size
+            else:
+                turn = await desk.stream(answers)
+    async with visit() as desk:
+        if how == "respond":
+            turn = await desk.stream()
+        while turn.reason == "input_required":  # what ``ask`` asks once it was granted
+            turn = await desk.stream(accept(_question(desk, "ask")))
+        model = next(model for model in reversed(visit.models) if model.requests)
+        assert_valid_history(model)
+        return turn.reason, turn.texts, sorted(history(model)), sorted(ran.calls, key=str), desk.responses()
+
+
+@pytest.mark.rule("TOOL-07", "TOOL-08", "PER-01", "HITL-03", "HITL-04")
+@pytest.mark.parametrize("how", ["stream", "respond"])
+@pytest.mark.parametrize("split", [(1, 1, 1, 1), (2, 2), (4,)], ids=str)
+@pytest.mark.parametrize("orders", [ORDERS, WITH_ASK[::6]], ids=["input", "ask"])
+async def test_every_order_of_answers_has_one_outcome_when_the_process_ends_between_them(
+    orders: list[tuple[str, ...]], split: tuple[int, ...], how: str, tmp_path: Path
+) -> None:
+    expected = await outcome(orders[0], (4,))
+    for number, order in enumerate(orders):
+        made = await outcome_over_restarts(order, split, tmp_path / f"{number}.db", how)
         assert made == expected, order

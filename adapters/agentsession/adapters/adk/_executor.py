@@ -227,11 +227,11 @@ class AdkExecutor(BaseExecutor):
         return state
 
     def volatile(self, session: BaseSession) -> Sequence[str]:
-        """Requests that wait only inside a run that is kept open: grants and confirmations of the agent's own tools."""
+        """Requests that wait only inside a run that is kept open; docs/adk-limits.md says which."""
         if not self.can_resume(session):
             return list(session.machine.requests)
         state = self._state(session)
-        return [request_id for request_id in session.machine.requests if state.is_volatile(request_id)]
+        return [request.id for request in session.machine.requests.values() if state.is_volatile(request)]
 
     def check_message(self, message: MessageInput) -> None:
         """A person cannot answer calls by what they say: ADK would take it for the answer of a tool."""

@@ -6,7 +6,7 @@ Rules carried: TOOL-11, LIFE-09, SEC-01. May import: the modules beside it but `
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from google.adk.events.event import Event as AdkEvent
@@ -21,13 +21,76 @@ from agentsession.adapters.adk._credentials import (
     credential_response,
     requested_config,
 )
-from agentsession.adapters.adk._replies import NO_CREDENTIAL, function_response, recorded_result
+from agentsession.adapters.adk._reentry import confirmed, question_events
+from agentsession.adapters.adk._replies import (
+    DECLINED,
+    NO_CREDENTIAL,
+    confirmation_of,
+    function_response,
+    granted_args,
+    recorded_result,
+)
 from agentsession.adapters.adk._sealing import dangling_calls, seal
 from agentsession.adapters.adk._session_state import AdkSessionState
 from agentsession.adapters.base import RunContext
-from agentsession.protocol import AgentSessionError, ElicitationAnswer, SessionNotFound, ToolResponse
+from agentsession.protocol import (
+    AgentSessionError,
+    Answer,
+    ElicitationAnswer,
+    Event,
+    SessionNotFound,
+    ToolGrant,
+    ToolResponse,
+)
 
 __all__ = ["Handover", "refuses_toolset"]
+
+
+class _Told:
+    """What ADK is about to be told, gathered answer by answer."""
+
+    def __init__(self, session: Session, record: Sequence[Event]) -> None:
+        self.session = session
+        self.special: list[types.Part] = []
+        """Answers to questions that ADK asked as calls; they share no message with results."""
+        self.plain: list[types.Part] = []
+        self.answered: set[str] = set()
+        """ADK's ids of calls that must not be sealed."""
+        self.invocation = ""
+        self._calls = {
+            made.id: (event, made) for event, calls in dangling_calls(session) for made in calls if made.id is not None
+        }
+        self._entered: dict[str, tuple[AdkEvent, list[types.FunctionCall]]] = {}
+        # Settled, not answered: the model must not read that a tool failed which may have done its work.
+        self.settled = {
+            event.request_id: event
+            for event in record
+            if isinstance(event, ToolResponse) and event.status in ("cancelled", "unknown")
+        }
+
+    @property
+    def open_ids(self) -> Collection[str]:
+        """ADK's ids of the calls that its session holds without a response."""
+        return self._calls.keys()
+
+    def respond(self, call: Call, response: types.FunctionResponse, *, special: bool) -> None:
+        """ADK is given this response."""
+        self.answered.add(call.adk_id)
+        self.invocation = call.invocation_id or self.invocation
+        (self.special if special else self.plain).append(types.Part(function_response=response))
+
+    def enter(self, call: Call) -> None:
+        """ADK is led into this call again."""
+        event, made = self._calls[call.adk_id]
+        self.answered.add(call.adk_id)
+        self.invocation = call.invocation_id or self.invocation
+        calls = self._entered.setdefault(event.id, (event, []))[1]
+        if made not in calls:
+            calls.append(made)
+
+    def entered(self) -> Collection[tuple[AdkEvent, list[types.FunctionCall]]]:
+        """The calls to enter again, by the event that holds them."""
+        return self._entered.values()
 
 
 class Handover:
@@ -43,87 +106,140 @@ class Handover:
         Confirmations and credentials never share a message with results: ADK drops an event that holds one of them from
         what the model sees, results and all. So results are appended first, and the run starts with the rest.
         """
-        special: list[types.Part] = []
-        plain: list[types.Part] = []
-        answered: set[str] = set()
-        invocation: str | None = None
         adk_session = await self.session(state)
-        open_ids = {call.id for _, calls in dangling_calls(adk_session) for call in calls}
-        # Settled, not answered: the model must not read that a tool failed which may have done its work.
-        closed = {
-            event.request_id: event
-            for event in ctx.record
-            if isinstance(event, ToolResponse) and event.status in ("cancelled", "unknown")
-        }
+        told = _Told(adk_session, ctx.record)
         for request_id, answer in ctx.answers.items():
             call = state.translator.book.get(request_id)
-            if call is None or call.adk_id not in open_ids:
+            if call is None:
+                continue
+            if call.kind == "tool_confirmation":
+                await self._confirmation(ctx, state, told, call, answer)
+            elif call.adk_id not in told.open_ids:
                 continue  # it was answered within a run, or ADK has closed the call
-            answered.add(call.adk_id)
-            invocation = call.invocation_id or invocation
-            response = function_response(call, answer)
-            settled = closed.get(request_id)
-            if settled is not None:
-                response.response = recorded_result(settled)
-            if call.kind == "auth_required":
-                tool = state.translator.book.get(call.tool_request_id or "")
-                if isinstance(answer, ElicitationAnswer) and answer.action == "accept":
-                    config = requested_config(adk_session, call.adk_id)
-                    secrets[call.adk_id] = credential_response(config, answer.content)
-                    response.response = dict(REDACTED_RESPONSE)
-                if tool is not None:
-                    answered.add(tool.adk_id)
-                    (state.resumed if call.adk_id in secrets else state.refused).add(tool.request_id)
-                    for shared in calls_sharing(adk_session, tool.adk_id):
-                        other = state.translator.book.known(shared)
-                        if other is None or not ctx.is_open_request(other.request_id):
-                            continue
-                        answered.add(shared)
-                        if call.adk_id in secrets:
-                            state.resumed.add(other.request_id)
-                        else:
-                            plain.append(await self._refuse(ctx, state, other))
-            part = types.Part(function_response=response)
-            (special if call.kind in ("tool_confirmation", "auth_required") else plain).append(part)
-            state.translator.resolve(request_id)
+            elif isinstance(answer, ToolGrant):
+                state.granted[request_id] = answer
+                told.enter(call)
+            else:
+                await self._answer(ctx, state, told, call, answer, secrets)
         if state.needs_sealing:
-            await self.seal(ctx, state, keep=answered)
+            await self.seal(ctx, state, keep=told.answered)
             adk_session = await self.session(state)
-        if special and plain:
+        special = [*told.special]
+        for asked_in, calls in told.entered():
+            events, ids = question_events(asked_in, calls, lambda: ctx.new_id("gate-"))
+            special += confirmed(ids)
+            for event in events:
+                await self._service.append_event(session=adk_session, event=event)
+        if special and told.plain:
             await self._service.append_event(
                 session=adk_session,
                 event=AdkEvent(
                     author="user",
-                    invocation_id=invocation or "",
-                    content=types.Content(role="user", parts=plain),
+                    invocation_id=told.invocation,
+                    content=types.Content(role="user", parts=told.plain),
                 ),
             )
-            plain = []
-        if not special and not plain:
+        if not special and not told.plain:
             raise AgentSessionError(
                 "there is no answer that ADK's run could go on with",
                 where=f"session {ctx.session_id}",
                 fix="abort the turn",
                 id="nothing-to-resume",
             )
-        return types.Content(role="user", parts=special or plain)
+        return types.Content(role="user", parts=special or told.plain)
 
-    async def _refuse(self, ctx: RunContext, state: AdkSessionState, call: Call) -> types.Part:
-        """A call whose credential was refused by the question of another: ADK enters that one again, but not this."""
-        told = {"error": NO_CREDENTIAL}
+    async def _answer(
+        self,
+        ctx: RunContext,
+        state: AdkSessionState,
+        told: _Told,
+        call: Call,
+        answer: Answer,
+        secrets: dict[str, Any],
+    ) -> None:
+        """An answer that ADK takes as the response to a call of its session."""
+        response = function_response(call, answer)
+        settled = told.settled.get(call.request_id)
+        if settled is not None:
+            response.response = recorded_result(settled)
+        if call.kind == "auth_required":
+            await self._credential(ctx, state, told, call, answer, secrets)
+            if call.adk_id in secrets:
+                response.response = dict(REDACTED_RESPONSE)
+        told.respond(call, response, special=call.kind in ("tool_confirmation", "auth_required"))
+        state.translator.resolve(call.request_id)
+
+    async def _confirmation(
+        self, ctx: RunContext, state: AdkSessionState, told: _Told, call: Call, answer: Answer
+    ) -> None:
+        """A person's yes or no to a call of the agent's: with a yes ADK enters it, with a no it is answered here."""
+        tool = state.translator.book.get(call.tool_request_id or "")
+        waits = tool is not None and ctx.is_open_request(tool.request_id)
+        accepted = isinstance(answer, ElicitationAnswer) and answer.action == "accept"
+        if tool is None or not waits:
+            if call.adk_id in told.open_ids:  # a question of ADK's own about a call that is not in the record
+                told.respond(call, function_response(call, answer), special=True)
+        elif not accepted:
+            state.declined(tool.request_id)
+            await self._refuse(ctx, state, told, tool, {"error": DECLINED}, "denied")
+        elif call.adk_id in told.open_ids:
+            state.confirmed[tool.request_id] = confirmation_of(ctx.record, call.request_id, answer)
+            told.respond(call, function_response(call, answer), special=True)
+            told.answered.add(tool.adk_id)
+        elif tool.adk_id in told.open_ids:
+            state.confirmed[tool.request_id] = confirmation_of(ctx.record, call.request_id, answer)
+            if tool.needs == "grant":
+                args = granted_args(ctx.record, tool.request_id)
+                state.granted[tool.request_id] = ToolGrant(request_id=tool.request_id, args=args)
+            told.enter(tool)
+        state.translator.resolve(call.request_id)
+
+    async def _credential(
+        self,
+        ctx: RunContext,
+        state: AdkSessionState,
+        told: _Told,
+        call: Call,
+        answer: Answer,
+        secrets: dict[str, Any],
+    ) -> None:
+        """A person's credential, or that there is none, for a tool and for those that wait for the same one."""
+        tool = state.translator.book.get(call.tool_request_id or "")
+        if isinstance(answer, ElicitationAnswer) and answer.action == "accept":
+            config = requested_config(told.session, call.adk_id)
+            secrets[call.adk_id] = credential_response(config, answer.content)
+        if tool is None:
+            return
+        told.answered.add(tool.adk_id)
+        (state.resumed if call.adk_id in secrets else state.refused).add(tool.request_id)
+        for shared in calls_sharing(told.session, tool.adk_id):
+            other = state.translator.book.known(shared)
+            if other is None or not ctx.is_open_request(other.request_id):
+                continue
+            told.answered.add(shared)
+            if call.adk_id in secrets:
+                state.resumed.add(other.request_id)
+            else:
+                await self._refuse(ctx, state, told, other, {"error": NO_CREDENTIAL}, "failed")
+
+    async def _refuse(
+        self, ctx: RunContext, state: AdkSessionState, told: _Told, call: Call, result: dict[str, Any], status: str
+    ) -> None:
+        """A call that must not run, and that ADK does not enter again to be told so: answered here, for both sides."""
         await ctx.emit(
             ToolResponse(
                 request_id=call.request_id,
                 name=call.name,
-                data=told,
+                data=result,
                 is_error=True,
-                status="failed",
+                status=status,
                 agent_id=call.agent_id,
                 thread_id=call.thread_id,
             )
         )
+        response = types.FunctionResponse(id=call.adk_id, name=call.name, response=result)
+        told.respond(call, response, special=False)
         state.translator.resolve(call.request_id)
-        return types.Part(function_response=types.FunctionResponse(id=call.adk_id, name=call.name, response=told))
 
     async def seal(self, ctx: RunContext, state: AdkSessionState, keep: Collection[str] = ()) -> None:
         """Close the calls that ADK's session holds open, each with what the record says of it."""

@@ -1,7 +1,8 @@
 """A stored ADK session as a whole record of the contract: initialize, turns, streams, brackets, every request settled.
 
 Not for: live sessions (the base class stamps and brackets those). Rules carried: all of the record, for what ADK kept;
-the session machine checks each event before it is given out. May import: ``_translate``, ``_read``, protocol.
+the session machine checks each event before it is given out.
+May import: ``_translate``, ``_read``, ``_reentry``, protocol.
 
 ADK keeps no streams. They are found again from who speaks: a user's text starts a turn; a user's answer to something
 that waits ends a stream ``input_required`` and continues its turn; a user's text while something waits first settles
@@ -19,6 +20,7 @@ from google.genai import types
 
 from agentsession.adapters.adk._calls import Call
 from agentsession.adapters.adk._read import AdkSession, ReadEvent
+from agentsession.adapters.adk._reentry import is_gate
 from agentsession.adapters.adk._translate import Translator
 from agentsession.adapters.adk._values import clean_id, is_within, iso_timestamp, lossy_json, redact
 from agentsession.protocol import (
@@ -80,7 +82,7 @@ class _Recorder:
     def __init__(self, session: AdkSession, descriptor: AgentDescriptor) -> None:
         self._session = session
         self._descriptor = descriptor
-        self._translator = Translator()
+        self._translator = Translator(is_gate=is_gate)
         self._machine = SessionMachine()
         self._out: list[Event] = []
         self._seq = 0

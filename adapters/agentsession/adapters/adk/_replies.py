@@ -1,15 +1,16 @@
 """From the host's answers to what ADK's model and tools are given.
 
 Not for: recording answers (the base class does). Rules carried: TOOL-05, TOOL-11, TOOL-13, HITL-02.
-May import: ``agentsession.protocol``, ``_calls``, ``_elicit``, google.genai types.
+May import: ``agentsession.protocol``, ``_calls``, ``_elicit``, google.adk, google.genai types.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from google.adk.tools.tool_confirmation import ToolConfirmation
 from google.genai import types
 
 from agentsession.adapters.adk._calls import Call
@@ -19,7 +20,10 @@ from agentsession.protocol import (
     Answer,
     ContentPart,
     ElicitationAnswer,
+    ElicitationRequest,
+    Event,
     Text,
+    ToolDecision,
     ToolDenial,
     ToolGrant,
     ToolResponse,
@@ -31,8 +35,10 @@ __all__ = [
     "DECLINED",
     "NO_CREDENTIAL",
     "UNKNOWN",
+    "confirmation_of",
     "elicitation_response",
     "function_response",
+    "granted_args",
     "recorded_result",
     "said_parts",
     "tool_result",
@@ -130,3 +136,25 @@ def elicitation_response(call: Call, answer: ElicitationAnswer) -> types.Functio
     else:
         response = {"result": answer.content}
     return types.FunctionResponse(id=call.adk_id, name=call.name, response=response)
+
+
+def confirmation_of(record: Sequence[Event], question_id: str, answer: Answer) -> ToolConfirmation:
+    """What a tool sees of a person's yes: the hint and payload that it asked with, and the payload of the answer."""
+    asked = next(
+        (event for event in record if isinstance(event, ElicitationRequest) and event.request_id == question_id), None
+    )
+    content = answer.content if isinstance(answer, ElicitationAnswer) else None
+    given = content.get("payload") if isinstance(content, dict) else None
+    return ToolConfirmation(
+        hint=(asked.message if asked is not None else None) or "",
+        confirmed=True,
+        payload=given if given is not None else asked.context if asked is not None else None,
+    )
+
+
+def granted_args(record: Sequence[Event], request_id: str) -> dict[str, Any] | None:
+    """The arguments that a call was granted with, if they were edited."""
+    for event in reversed(record):
+        if isinstance(event, ToolDecision) and event.request_id == request_id:
+            return event.args
+    return None

@@ -17,6 +17,7 @@ from google.adk.sessions.base_session_service import BaseSessionService
 from google.adk.sessions.session import Session
 from google.genai import types
 
+from agentsession.adapters.adk._reentry import is_placeholder_of_gate
 from agentsession.adapters.adk._replies import UNKNOWN
 
 __all__ = ["dangling_calls", "seal"]
@@ -27,7 +28,12 @@ SEALED_CODE = "AGENTSESSION_SEALED"
 
 def dangling_calls(session: Session) -> list[tuple[AdkEvent, list[types.FunctionCall]]]:
     """The calls without a response, with the event that made each, oldest first."""
-    answered = {response.id for event in session.events for response in event.get_function_responses()}
+    answered = {
+        response.id
+        for event in session.events
+        for response in event.get_function_responses()
+        if not is_placeholder_of_gate(event, response.id)
+    }
     found = []
     for event in session.events:
         if event.author == "user" or event.partial:

@@ -12,19 +12,23 @@ from typing import Any, Final
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.function_tool import FunctionTool
+from google.adk.tools.tool_confirmation import ToolConfirmation
 
 from agentsession.adapters.adk._calls import Call
 from agentsession.adapters.adk._elicit import CONFIRMATION, CREDENTIAL, INPUT
 from agentsession.adapters.adk._host_tools import HostTool
+from agentsession.adapters.adk._reentry import is_gate
 from agentsession.adapters.adk._requests import CONTROL_TOOLS
 from agentsession.adapters.adk._translate import Translator
 from agentsession.protocol import (
     ElicitationRequest,
     Event,
     ExecutionOptions,
+    RequestState,
     SessionMachine,
     SessionUpdate,
     ToolDescriptor,
+    ToolGrant,
     ToolRequest,
 )
 
@@ -91,6 +95,12 @@ class AdkSessionState:
         """Tool requests whose credential, which ADK asked for, has come: their tool runs again."""
         self.refused: set[str] = set()
         """Tool requests whose credential was refused; ADK would ask for ever."""
+        self.granted: dict[str, ToolGrant] = {}
+        """By tool request: grants whose run is gone; ADK enters the call again, and the gate takes them from here."""
+        self.confirmed: dict[str, ToolConfirmation] = {}
+        """By tool request: what was said yes to about such a call."""
+        self.begun: set[str] = set()
+        """Tool requests of this turn whose tool was let run in this process."""
         self.credential_keys: dict[str, str | None] = {}
         """By tool request: the key of the credential that its tool asked ADK for."""
         self.of_children: set[str] = set()
@@ -104,15 +114,21 @@ class AdkSessionState:
         self.speaker = ""
         """The author of the event that is being translated: agents may have tools of the same name."""
         self._tools: dict[tuple[str, str], BaseTool] = {}
-        self.translator = Translator(needs=self.needs, owner=self.owner)
+        self.translator = Translator(needs=self.needs, owner=self.owner, is_gate=is_gate)
 
     def begin_turn(self, options: ExecutionOptions) -> None:
         """A new turn: count anew, with what the host wants for it."""
         self.translator.begin_turn()
+        for call in self.translator.book:
+            if call.open and not call.adk_id and call.kind != "tool":
+                call.open = False  # a question of the adapter's own, which was settled with its turn
         self.llm_calls = self.steps = 0
         self.parked_calls.clear()
         self.resumed.clear()
         self.refused.clear()
+        self.granted.clear()
+        self.confirmed.clear()
+        self.begun.clear()
         self.transfers.clear()
         self.credential_keys.clear()
         self.go_on(options)
@@ -175,6 +191,21 @@ class AdkSessionState:
         # Private, and the only sign: check_require_confirmation needs the arguments and a context.
         return getattr(tool, "_require_confirmation", False) is True
 
+    def asked(self, question: ElicitationRequest) -> None:
+        """The adapter itself asks this; there is no call for it in ADK's session."""
+        book = self.translator.book
+        book.add(
+            Call(
+                request_id=book.fresh_id(question.request_id, question.request_id),
+                adk_id="",
+                name=_CALL_NAMES.get(question.kind, question.kind),
+                kind="tool_confirmation" if question.kind == "tool_confirmation" else "auth_required",
+                needs="answer",
+                thread_id=question.thread_id,
+                tool_request_id=question.tool_request_id,
+            )
+        )
+
     def declined(self, request_id: str) -> None:
         """The tool's own confirmation was declined: its response is a denial."""
         call = self.translator.book.get(request_id)
@@ -193,12 +224,14 @@ class AdkSessionState:
                 continue
             if isinstance(event, (ToolRequest, ElicitationRequest)):
                 marks = _adk_marks(event)
-                self.call_ids.add(str(marks.get("callId") or event.request_id))
+                # What the adapter itself asked has no marks, and no call in ADK's session.
+                adk_id = str(marks.get("callId") or event.request_id) if marks else ""
+                self.call_ids.add(adk_id)
                 kind = "tool" if isinstance(event, ToolRequest) else event.kind
                 book.add(
                     Call(
                         request_id=book.fresh_id(event.request_id, event.request_id),
-                        adk_id=str(marks.get("callId") or event.request_id),
+                        adk_id=adk_id,
                         name=event.name if isinstance(event, ToolRequest) else _CALL_NAMES.get(event.kind, event.kind),
                         kind=kind if kind in _KINDS else "tool",  # type: ignore[arg-type]  # narrowed by the test
                         needs=event.needs if isinstance(event, ToolRequest) else "answer",
@@ -210,23 +243,34 @@ class AdkSessionState:
                     )
                 )
 
-    def is_volatile(self, request_id: str) -> bool:
-        """Whether a waiting request lives only in a run that is kept open, and ADK's session cannot ask it again."""
-        call = self.translator.book.get(request_id)
-        if call is None or not self.is_plain or call.thread_id is not None or request_id in self.of_children:
-            return True  # asked by this adapter inside a run, or by an agent that ADK does not find again
+    def is_volatile(self, request: RequestState) -> bool:
+        """Whether a waiting request lives only in a run that is kept open, and ADK cannot be led into it again."""
+        call = self.translator.book.get(request.id)
+        if call is None or not self.is_plain or call.thread_id is not None or request.id in self.of_children:
+            return True  # no event announced it, or it is of an agent that ADK does not find again
+        if call.kind == "tool_confirmation":
+            tool = self.translator.book.get(call.tool_request_id or "")
+            return tool is None or not tool.adk_id
         if call.kind != "tool":
+            return not call.adk_id  # asked by this adapter: a credential that a tool wants for the second time
+        if not call.adk_id:
+            return True
+        if request.status == "waiting" or call.needs == "result":
             return False
-        if call.needs == "result":
+        if request.id not in self.begun and (request.status == "granted" or request.confirmation is not None):
+            return False  # what was said of it is in the record, and no run has taken it
+        # It was let run, so it waits for the answer to a question about it, or it does not wait at all.
+        about = [other for other in self.translator.book if other.open and other.tool_request_id == request.id]
+        if any(other.kind == "tool_confirmation" or other.adk_id for other in about):
             return False
         # ADK asks once for all calls of a step whose credential has the same key.
+        key = self.credential_keys.get(request.id)
         asking = {
-            other.tool_request_id for other in self.translator.book if other.open and other.kind == "auth_required"
+            other.tool_request_id
+            for other in self.translator.book
+            if other.open and other.kind == "auth_required" and other.adk_id
         }
-        key = self.credential_keys.get(request_id)
-        return request_id not in asking and not (
-            key is not None and any(self.credential_keys.get(other or "") == key for other in asking)
-        )
+        return key is None or not any(self.credential_keys.get(other or "") == key for other in asking)
 
 
 _KINDS = frozenset({"tool", "tool_confirmation", "auth_required", "clarification"})

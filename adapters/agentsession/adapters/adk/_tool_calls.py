@@ -24,16 +24,22 @@ from google.adk.tools.tool_context import ToolContext
 from agentsession.adapters.adk._credentials import store_credential
 from agentsession.adapters.adk._elicit import INPUT, question_of
 from agentsession.adapters.adk._host_tools import HostTool
-from agentsession.adapters.adk._replies import DECLINED, NO_CREDENTIAL, function_response, tool_result
+from agentsession.adapters.adk._replies import (
+    DECLINED,
+    NO_CREDENTIAL,
+    function_response,
+    granted_args,
+    tool_result,
+)
 from agentsession.adapters.adk._requests import is_failure
 from agentsession.adapters.adk._session_state import STEERING_NAMES, is_agent_tool, steers_adk
 from agentsession.adapters.adk._values import lossy_json
 from agentsession.protocol import (
+    Answer,
     ElicitationAnswer,
     ElicitationRequest,
     Error,
     RunEnded,
-    ToolDecision,
     ToolGrant,
     ToolRequest,
     ToolResponse,
@@ -119,7 +125,7 @@ class ToolCalls:
             # It was let run before, asked for a credential, and the credential has come.
             state.resumed.discard(request_id)
             self._entered_again.add(request_id)
-            self._take_args(args, self._granted_args(request_id))
+            self._take_args(args, granted_args(ctx.record, request_id))
             if request.confirmation == "accept":
                 context.tool_confirmation = ToolConfirmation(confirmed=True)
             return None
@@ -129,8 +135,10 @@ class ToolCalls:
         needs = request.needs if request is not None else call.needs if call is not None else ""
         if call is not None and call.hidden:
             return {"error": "blocked: this call must not run"}
+        confirmed = state.confirmed.pop(request_id, None)
         if needs == "grant":
-            answer = await live.wait(request_id)
+            # A grant that came after its wait had gone with the run, or one to wait for.
+            answer: Answer | None = state.granted.pop(request_id, None) or await live.wait(request_id)
             instead = {"error": "blocked: this call was answered before"} if answer is None else tool_result(answer)
             if instead is not None:
                 self._begun.add(request_id)
@@ -140,12 +148,15 @@ class ToolCalls:
             self._take_args(args, answer.args)
         elif request is None:
             return {"error": "blocked: this call was answered before"}
-        elif state.gates_tools and not state.confirms_itself(tool):
+        elif state.gates_tools and not state.confirms_itself(tool) and confirmed is None:
             return {"error": "blocked: no grant for this call"}
         if ctx.aborting:
             raise asyncio.CancelledError
         self._begun.add(request_id)
-        if await tool.check_require_confirmation(args, context):
+        state.begun.add(request_id)
+        if confirmed is not None:
+            context.tool_confirmation = confirmed
+        elif await tool.check_require_confirmation(args, context):
             answer = await self._confirm(tool, request_id, None)
             if answer.action != "accept":
                 state.declined(request_id)
@@ -160,12 +171,6 @@ class ToolCalls:
         if edited is not None:
             args.clear()
             args.update(edited)
-
-    def _granted_args(self, request_id: str) -> dict[str, Any] | None:
-        for event in reversed(self._live.ctx.record):
-            if isinstance(event, ToolDecision) and event.request_id == request_id:
-                return event.args
-        return None
 
     async def host_result(self, tool: HostTool, args: dict[str, Any], context: ToolContext) -> dict[str, Any]:
         """The host's result for a call of one of its tools."""
@@ -316,8 +321,10 @@ class ToolCalls:
         return await store_credential(config, answer.content, context)
 
     async def _ask(self, question: ElicitationRequest) -> ElicitationAnswer:
+        self._live.state.asked(question)
         self._live.ctx.emit_nowait(question)
         answer = await self._live.wait(question.request_id)
+        self._live.state.translator.resolve(question.request_id)
         if isinstance(answer, ElicitationAnswer):
             return answer
         return ElicitationAnswer(request_id=question.request_id, action="cancel")
