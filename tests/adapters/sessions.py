@@ -40,6 +40,7 @@ ALL = (
     "list",
     "delete",
     "fork",
+    "rewind",
     "sub_agents",
 )
 

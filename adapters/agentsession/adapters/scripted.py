@@ -71,6 +71,7 @@ _CAPABILITIES: Final = [
     "list",
     "delete",
     "fork",
+    "rewind",
     "sub_agents",
     "usage",
     "reasoning",

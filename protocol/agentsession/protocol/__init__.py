@@ -143,6 +143,7 @@ if TYPE_CHECKING:
         SessionMachine,
         Trigger,
     )
+    from agentsession.protocol._rewind import REWIND, rewind_point, without_rewound
     from agentsession.protocol._rules import (
         RESERVED_RULES,
         RULES,
@@ -209,6 +210,7 @@ __all__ = [
     "PROTOCOL_VERSION",
     "REDACTED",
     "RESERVED_RULES",
+    "REWIND",
     "RULES",
     "SCHEMA_ID",
     "STATES",
@@ -346,9 +348,11 @@ __all__ = [
     "redact_marked",
     "repair_text",
     "result",
+    "rewind_point",
     "text_by_type",
     "to_json",
     "wire_schema",
+    "without_rewound",
 ]
 
 _WHERE: Final = {
@@ -482,6 +486,7 @@ _WHERE: Final = {
         "SessionMachine",
         "Trigger",
     ),
+    "_rewind": ("REWIND", "rewind_point", "without_rewound"),
     "_rules": (
         "RESERVED_RULES",
         "RULES",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self, runtime_checkable
+from typing import Literal, Protocol, Self, runtime_checkable
 
 from agentsession.protocol._content import Content
 from agentsession.protocol._descriptor import AgentDescriptor
@@ -216,6 +216,15 @@ class AgentExecutor(Protocol):
         """Copy the record up to seq ``at`` to a new session; its pending requests are settled there. Rule: PER-05."""
         ...
 
-    async def rewind(self, session_id: str, to: int, **options: Any) -> None:
-        """Drop what came after seq ``to``. Raises :class:`Unimplemented` where it is not declared."""
+    async def rewind(
+        self, session_id: str, to: int, user_id: str = "local", *, store: RecordStore | None = None
+    ) -> None:
+        """Take back what came after seq ``to``, in a session that is open here and not running, or in a stored one.
+
+        The record keeps everything and gets a ``custom`` event of the kind ``rewind``; ``without_rewound`` gives what
+        counts. What is pending is settled first. Rule: PER-06.
+
+        Raises :class:`CursorGone` and :class:`InvalidInput` for a seq that cannot be rewound to, :class:`StreamActive`,
+        :class:`SessionNotFound`, :class:`SessionBusy`, :class:`Unimplemented`.
+        """
         ...

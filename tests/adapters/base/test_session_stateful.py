@@ -70,6 +70,7 @@ from agentsession.protocol import (
     grant,
     is_ephemeral,
     result,
+    without_rewound,
 )
 
 pytestmark = [pytest.mark.rule("PER-03"), pytest.mark.rule("PER-02")]
@@ -531,6 +532,25 @@ class Drive(RuleBasedStateMachine):
             await fork.aclose()
 
         self.run(forking())
+
+    @precondition(lambda self: self.session.state in ("idle", "input_required"))
+    @rule(data=st.data())
+    def rewind(self, data: st.DataObject) -> None:
+        record = self.session.record
+        machine, points = SessionMachine(), []
+        for event in record:
+            machine.feed(event)
+            if machine.state in ("new", "idle") and not is_ephemeral(event):
+                points.append(event.seq)
+        counting = {event.seq for event in without_rewound(record)}
+        to = data.draw(st.sampled_from([seq for seq in points if seq in counting]))
+        before = list(record)
+        self.run(self.executor.rewind(_SESSION, to))
+        assert self.session.state in ("new", "idle")
+        assert list(self.session.record)[: len(before)] == before
+        assert [event.seq for event in without_rewound(self.session.record)] == [
+            event.seq for event in without_rewound(before) if event.seq <= to
+        ]
 
     # -- what holds after every step ----------------------------------------------------------------------------------
 

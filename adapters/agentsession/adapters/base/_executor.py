@@ -1,6 +1,7 @@
 """The executor base class: an author writes one coroutine, the rest of the contract comes from here.
 
-Not for: the session's calls (``_session.py``). Rules carried: LIFE-09, LIFE-13, PER-01, PER-04, PER-05, SEC-01.
+Not for: the session's calls (``_session.py``). Rules carried: LIFE-09, LIFE-13, PER-01, PER-04 to PER-06,
+SEC-01.
 May import: ``agentsession.protocol``, anyio, the modules beside it.
 
 ::
@@ -35,6 +36,7 @@ from anyio.abc import TaskGroup
 from agentsession.adapters.base._arguments import need
 from agentsession.adapters.base._clock import Milliseconds
 from agentsession.adapters.base._context import RunContext
+from agentsession.adapters.base._rewinding import rewind_session
 from agentsession.adapters.base._run import Outcome, Run
 from agentsession.adapters.base._session import BaseSession
 from agentsession.adapters.base._stamping import restamp
@@ -149,6 +151,12 @@ class BaseExecutor:
 
     async def on_fork(self, source: RecordKey, session: BaseSession, at: int) -> None:
         """``session`` was forked from ``source`` at seq ``at``: copy what the agent behind keeps."""
+
+    async def on_rewind(self, session: BaseSession, to: int) -> None:
+        """``session`` was rewound to seq ``to``, by its last event: the agent behind forgets what came after.
+
+        ``on_load`` must do the same where a process was killed between the marker and this.
+        """
 
     def check_message(self, message: MessageInput) -> None:
         """Raise :class:`InvalidInput` for a message that this executor cannot take."""
@@ -369,6 +377,9 @@ class BaseExecutor:
         self._require("load")
         options = need(options or OpenOptions(), OpenOptions, "options argument", "pass OpenOptions(...)")
         self._check_tools(options)
+        return await self._load(session_id, options, store)
+
+    async def _load(self, session_id: str, options: OpenOptions, store: RecordStore | None) -> BaseSession:
         kept = self._store_or_raise(store)
         key = self._key(session_id, options.user_id)
         owner = self._owner()
@@ -455,9 +466,21 @@ class BaseExecutor:
             session.hooked()
         return session
 
-    async def rewind(self, session_id: str, to: int, **options: Any) -> None:
-        """Not offered by the base class."""
-        raise Unimplemented("this executor cannot rewind a session", expected="the capability rewind")
+    async def rewind(
+        self, session_id: str, to: int, user_id: str = "local", *, store: RecordStore | None = None
+    ) -> None:
+        """Take back what came after seq ``to`` (see ``AgentExecutor.rewind``). PER-06."""
+        self._require("rewind")
+        to = need(to, int, "seq", "pass the seq of an event")
+        session = self._sessions.get(self._key(session_id, user_id))
+        if session is not None:
+            await rewind_session(session, to)
+            return
+        session = await self._load(session_id, OpenOptions(user_id=user_id), store)
+        try:
+            await rewind_session(session, to)
+        finally:
+            await session.aclose()
 
     def _check_not_open(self, key: RecordKey) -> None:
         if key in self._sessions:

@@ -20,6 +20,7 @@ from agentsession.adapters.base._stamping import delta, delta_template, stamp
 from agentsession.protocol import (
     AgentSessionError,
     CursorGone,
+    Custom,
     ElicitationRequest,
     ElicitationResponse,
     Event,
@@ -36,6 +37,8 @@ from agentsession.protocol import (
     StreamEnd,
     ToolRequest,
     ToolResponse,
+    rewind_point,
+    without_rewound,
 )
 
 __all__ = ["Recorder"]
@@ -194,6 +197,15 @@ class Recorder:
         if isinstance(event.state_snapshot, dict):
             self.state_values = dict(event.state_snapshot)
 
+    def _note_custom(self, event: Custom) -> None:
+        """After a rewind the state is what the events that still count tell."""
+        if rewind_point(event) is None:
+            return
+        self.state_values = {}
+        for kept in without_rewound([*self.log.events, event]):
+            if isinstance(kept, SessionUpdate):
+                self._note_update(kept)
+
     # -- reading ------------------------------------------------------------------------------------------------------
 
     @property
@@ -282,4 +294,5 @@ _NOTES: Final[Mapping[str, Callable[[Recorder, Any], None]]] = {
     "elicitation_response": Recorder._note_response,
     "stream_end": Recorder._note_end,
     "session_update": Recorder._note_update,
+    "custom": Recorder._note_custom,
 }

@@ -47,6 +47,7 @@ from agentsession.protocol import (
     SessionState,
     SessionUpdate,
     SteerData,
+    StreamActive,
     StreamEnd,
     Unimplemented,
     as_answers,
@@ -76,6 +77,8 @@ class BaseSession:
         self._hooked = False
         self._released = False
         self._closing = False
+        self.rewinding = False
+        """The session is being rewound: no stream may begin, and nothing may be changed."""
         self.recorder = Recorder(
             key,
             options.host,
@@ -183,6 +186,8 @@ class BaseSession:
         """Change model, mode, tools, title, state or config, wholly or not at all (see ``AgentSession.update``)."""
         self.machine.check_call("update")
         need(config, SessionConfig, "update", "pass SessionConfig(...)")
+        if self.rewinding:
+            return Receipt(status="rejected", rule="CTL-07", reason="the session is being rewound")
         if self.state == "running" and not self.descriptor.supports("mid_turn_update"):
             return Receipt(status="rejected", rule="CTL-07", reason="this executor takes no update while it runs")
         reason = self.executor.check_update(self, config)
@@ -253,6 +258,10 @@ class BaseSession:
                 "the session is closed" if self.state == "closed" else "the session is being closed",
                 where=f"session {self.session_id}",
                 fix="load it, or open another one",
+            )
+        if self.rewinding:
+            raise StreamActive(
+                "the session is being rewound", where=f"session {self.session_id}", fix="wait for rewind() to return"
             )
 
     def _require(self, capability: str) -> None:
