@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import Literal
+from typing import Any, Literal
 
 import anyio
 
@@ -25,6 +25,7 @@ from agentsession.protocol import (
     Answer,
     ConfigurationError,
     ExecutionOptions,
+    LifecycleInterceptor,
     MessageInput,
     OpenOptions,
     RecordStore,
@@ -54,6 +55,7 @@ class Host:
     ``tool_timeout_s``: seconds a host tool may run, people's time not counted; ``None`` is no limit.
     ``max_parallel_tools``: host tools that run at once in one turn.
     ``expose_tool_errors``: whether the model sees an exception's message, or only its type.
+    ``hooks``: asked at the points of each session's life (``agentsession.protocol.LifecycleInterceptor``).
     ``abort_grace_s``: how long a cancelled :meth:`run_turn` waits for the session's abort.
     """
 
@@ -69,6 +71,7 @@ class Host:
         max_parallel_tools: int = 8,
         on_ask: Literal["channel", "deny", "pause"] = "channel",
         expose_tool_errors: bool = True,
+        hooks: LifecycleInterceptor | None = None,
         abort_grace_s: float = 10.0,
     ) -> None:
         if on_ask not in ("channel", "deny", "pause"):
@@ -86,6 +89,7 @@ class Host:
             tool_timeout_s=tool_timeout_s,
             max_parallel_tools=max_parallel_tools,
             expose_tool_errors=expose_tool_errors,
+            hooks=hooks,
             abort_grace_s=abort_grace_s,
         )
         self._attached: dict[int, Attached] = {}
@@ -132,10 +136,12 @@ class Host:
                 expected=", ".join(missing),
                 fix="add them: Host(tools=[...])",
             )
+        # Executors of before there were hooks take no such argument.
+        given: dict[str, Any] = {} if self._settings.hooks is None else {"hooks": self._settings.hooks}
         if load is None:
-            session = await executor.open(full, store=store)
+            session = await executor.open(full, store=store, **given)
         else:
-            session = await executor.load(load, full, store=store)
+            session = await executor.load(load, full, store=store, **given)
         mode = full.execution.permission_mode
         if mode is None:
             mode = "default" if load is None else await recorded_mode(session)

@@ -14,7 +14,7 @@ from agentsession.host._cancellation import failures, raise_if_cancelled
 from agentsession.host._elicitation import ElicitationChannel
 from agentsession.host._policy import Policy
 from agentsession.host._tools import ToolProvider
-from agentsession.protocol import Answer, Event, Receipt
+from agentsession.protocol import Answer, Event, LifecycleInterceptor, Receipt
 
 __all__ = ["AnswerObserver", "Observer", "Settings", "observe"]
 
@@ -39,6 +39,7 @@ class Settings:
     tool_timeout_s: float | None
     max_parallel_tools: int
     expose_tool_errors: bool
+    hooks: LifecycleInterceptor | None
     abort_grace_s: float
 
 

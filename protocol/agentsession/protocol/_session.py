@@ -13,6 +13,7 @@ from typing import Literal, Protocol, Self, runtime_checkable
 from agentsession.protocol._content import Content
 from agentsession.protocol._descriptor import AgentDescriptor
 from agentsession.protocol._events import ElicitationRequest, Event, StreamEnd, ToolRequest
+from agentsession.protocol._hooks import LifecycleInterceptor
 from agentsession.protocol._inputs import (
     AbortResult,
     Answer,
@@ -189,12 +190,26 @@ class AgentExecutor(Protocol):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None: ...
 
-    async def open(self, options: OpenOptions | None = None, *, store: RecordStore | None = None) -> AgentSession:
-        """Start a session. Raises :class:`SessionExists`, :class:`InvalidInput`, :class:`ConfigurationError`."""
+    async def open(
+        self,
+        options: OpenOptions | None = None,
+        *,
+        store: RecordStore | None = None,
+        hooks: LifecycleInterceptor | None = None,
+    ) -> AgentSession:
+        """Start a session; ``hooks`` are asked at the points of its life.
+
+        Raises :class:`SessionExists`, :class:`InvalidInput`, :class:`ConfigurationError`.
+        """
         ...
 
     async def load(
-        self, session_id: str, options: OpenOptions | None = None, *, store: RecordStore | None = None
+        self,
+        session_id: str,
+        options: OpenOptions | None = None,
+        *,
+        store: RecordStore | None = None,
+        hooks: LifecycleInterceptor | None = None,
     ) -> AgentSession:
         """Open a stored session, taking its lock; read-only but for closing a stream that was cut. Rule: PER-04.
 
@@ -211,7 +226,13 @@ class AgentExecutor(Protocol):
         ...
 
     async def fork(
-        self, session_id: str, at: int, options: OpenOptions | None = None, *, store: RecordStore | None = None
+        self,
+        session_id: str,
+        at: int,
+        options: OpenOptions | None = None,
+        *,
+        store: RecordStore | None = None,
+        hooks: LifecycleInterceptor | None = None,
     ) -> AgentSession:
         """Copy the record up to seq ``at`` to a new session; its pending requests are settled there. Rule: PER-05."""
         ...

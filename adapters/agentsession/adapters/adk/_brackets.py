@@ -63,15 +63,15 @@ class Brackets:
         if agent.name not in stack:
             live.ctx.emit_nowait(AgentStart(agent_id=agent.name, thread_id=thread, parent_thread_id=parent))
 
-    async def end(self, agent: BaseAgent, context: CallbackContext) -> None:
-        """After an agent ran."""
+    async def end(self, agent: BaseAgent, context: CallbackContext, *, speaks: bool = False) -> None:
+        """After an agent ran; ``speaks``: its last words are still to come."""
         live = self._live
         span = live.spans.find("agent", agent_key(context))
         thread = span.thread_id if span is not None else self._thread(context, agent)[0]
         if live.ctx.is_settled:
             return
         await live.attached()
-        if thread is not None and [*self._stack(thread)][-1:] == [agent.name]:
+        if thread is not None and not speaks and [*self._stack(thread)][-1:] == [agent.name]:
             live.ctx.close_thread(thread, agent.name)
         else:
             self._done.add((thread, agent.name))

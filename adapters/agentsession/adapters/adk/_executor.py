@@ -52,12 +52,14 @@ from agentsession.protocol import (
     ConfigurationError,
     Error,
     InvalidInput,
+    Message,
     MessageInput,
     RecordKey,
     RecordStore,
     SessionConfig,
     SessionExists,
     SessionNotFound,
+    as_content,
 )
 
 __all__ = ["AdkExecutor", "entry_point"]
@@ -286,15 +288,23 @@ class AdkExecutor(BaseExecutor):
                 await ctx.emit(Error(status="UNAUTHENTICATED", message=message, code="credential-refused"))
                 return RunResult("failed")
             content = await self._handover.answers(ctx, state, secrets)
+        said, steer = ctx.input is not None, False
         while True:
             live = LiveRun(ctx, state)
             live.credentials = secrets
+            if live.hooks is not None:
+                live.hooks.resumed = ctx.input is None
+                heard = await self._heard(live, content, steer=steer) if said else content
+                if heard is None:
+                    return self._end_of(live, None)
+                content = heard
             result = await self._drive(live, content)
             if result is not None or ctx.aborting or not ctx.has_steers:
                 return result
             if any(call.waits and ctx.is_open_request(call.request_id) for call in state.translator.book.open_calls()):
                 return None  # the run waits: the steer is taken when it goes on
             # A steer that came after the last model call: it is a message of its own to ADK, in the same turn.
+            said = steer = True
             content = types.Content(
                 role="user", parts=[part for steer in await ctx.steers() for part in said_parts(steer.content)[0]]
             )
@@ -324,7 +334,25 @@ class AdkExecutor(BaseExecutor):
         await live.flush_error()
         state.needs_sealing = state.has_open_calls()
         reason = state.translator.end_reason
-        return None if reason in ("completed", "aborted") else RunResult(reason)
+        return self._end_of(live, None if reason in ("completed", "aborted") else RunResult(reason))
+
+    async def _heard(self, live: LiveRun, content: types.Content, *, steer: bool) -> types.Content | None:
+        """What the agent hears of what was said; ``None``: nothing, and what a hook says instead is in the record."""
+        assert live.hooks is not None
+        heard = await live.hooks.said(content, steer=steer)
+        if heard is None and not steer:
+            said = Message(
+                message_id=live.ctx.new_id("m"), content=as_content(live.hooks.message), agent_id=live.ctx.agent_id
+            )
+            live.brackets.see_agent_open(said)
+            await live.ctx.emit(said)
+        return heard
+
+    @staticmethod
+    def _end_of(live: LiveRun, result: RunResult | None) -> RunResult | None:
+        """How a run ended; one whose last step a hook blocked was ended by the host."""
+        by = live.hooks.ended_by if live.hooks is not None else None
+        return RunResult("aborted", {"cause": by}) if by is not None and result is None else result
 
     async def _consume(self, live: LiveRun, content: types.Content) -> None:
         config = RunConfig(

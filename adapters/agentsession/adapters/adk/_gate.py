@@ -40,22 +40,50 @@ class GatePlugin(BasePlugin):
         super().__init__(name="agentsession_gate")
         self._is_last = is_last
 
+    async def on_user_message_callback(
+        self, *, invocation_context: InvocationContext, user_message: types.Content
+    ) -> types.Content | None:
+        live = current_run()
+        if live is None or live.hooks is None:
+            return None
+        return await live.hooks.told_child(invocation_context, user_message)
+
+    async def before_run_callback(self, *, invocation_context: InvocationContext) -> types.Content | None:
+        live = current_run()
+        return await live.hooks.before_run(invocation_context) if live is not None and live.hooks is not None else None
+
+    async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
+        live = current_run()
+        if live is not None and live.hooks is not None:
+            await live.hooks.after_run(invocation_context)
+
+    async def on_run_error_callback(self, *, invocation_context: InvocationContext, error: Exception) -> None:
+        live = current_run()
+        if live is not None and live.hooks is not None:
+            await live.hooks.on_run_error(invocation_context, error)
+
     async def before_agent_callback(
         self, *, agent: BaseAgent, callback_context: CallbackContext
     ) -> types.Content | None:
         live = current_run()
-        if live is not None:
-            put_back(callback_context, live.credentials)
-            await live.brackets.begin(agent, callback_context)
-        return None
+        if live is None:
+            return None
+        put_back(callback_context, live.credentials)
+        await live.brackets.begin(agent, callback_context)
+        instead = await live.hooks.before_agent(callback_context) if live.hooks is not None else None
+        if instead is not None:  # ADK tells of no end of an agent that did not work
+            await live.brackets.end(agent, callback_context, speaks=True)
+        return instead
 
     async def after_agent_callback(
         self, *, agent: BaseAgent, callback_context: CallbackContext
     ) -> types.Content | None:
         live = current_run()
-        if live is not None:
-            await live.brackets.end(agent, callback_context)
-        return None
+        if live is None:
+            return None
+        more = await live.hooks.after_agent(callback_context) if live.hooks is not None else None
+        await live.brackets.end(agent, callback_context, speaks=more is not None)
+        return more
 
     async def on_agent_error_callback(
         self, *, agent: BaseAgent, callback_context: CallbackContext, error: Exception
@@ -64,6 +92,8 @@ class GatePlugin(BasePlugin):
         if live is not None:
             live.saw_exception(error)
             live.brackets.failed(callback_context)
+            if live.hooks is not None:
+                await live.hooks.on_agent_error(callback_context, error)
 
     async def before_model_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest
@@ -78,8 +108,18 @@ class GatePlugin(BasePlugin):
             return None  # a long answer is thousands of these
         live = current_run()
         if live is not None:
+            if live.hooks is not None:
+                await live.hooks.after_model(callback_context, llm_response)
             live.models.after(callback_context, llm_response)
         return None
+
+    async def on_model_error_callback(
+        self, *, callback_context: CallbackContext, llm_request: LlmRequest, error: Exception
+    ) -> LlmResponse | None:
+        live = current_run()
+        if live is None or live.hooks is None:
+            return None
+        return await live.hooks.on_model_error(callback_context, llm_request, error)
 
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
@@ -103,6 +143,10 @@ class GatePlugin(BasePlugin):
         live = current_run()
         if live is not None:
             live.tools.failed(tool, error)
+            if live.hooked_calls is not None and not isinstance(error, asyncio.CancelledError):
+                instead = await live.tools.hooked_error(tool, tool_args, tool_context, error)
+                if instead is not None:
+                    return instead
         return _error_result(tool, tool_context, error) if self._is_last else None
 
     async def on_event_callback(self, *, invocation_context: InvocationContext, event: AdkEvent) -> AdkEvent | None:
@@ -110,6 +154,8 @@ class GatePlugin(BasePlugin):
             return None  # never stored, and the children of an AgentTool have none
         live = current_run()
         if live is not None:
+            if live.hooks is not None:
+                await live.hooks.on_event(invocation_context, event)
             await live.before_append(invocation_context, event)
         return None
 

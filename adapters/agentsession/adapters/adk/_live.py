@@ -15,10 +15,13 @@ from typing import Any, Final, NamedTuple
 
 from google.adk.agents.invocation_context import InvocationContext
 from google.adk.events.event import Event as AdkEvent
+from google.genai import types
 
 from agentsession.adapters.adk._brackets import Brackets
 from agentsession.adapters.adk._errors import names_exception, safe_message
 from agentsession.adapters.adk._events import code_of
+from agentsession.adapters.adk._hooked_calls import HookedCalls
+from agentsession.adapters.adk._hooks import RunHooks
 from agentsession.adapters.adk._model_calls import ModelCalls
 from agentsession.adapters.adk._session_state import AdkSessionState
 from agentsession.adapters.adk._spans import CURRENT, SpanTree
@@ -85,6 +88,10 @@ class LiveRun:
         self.brackets = Brackets(self)
         self.models = ModelCalls(self)
         self.tools = ToolCalls(self)
+        hooks = ctx.hooks
+        self.hooks = RunHooks(self, hooks) if hooks is not None else None
+        """The host's hooks; ``None``, and nothing is fired, where it gave none."""
+        self.hooked_calls = HookedCalls(self, self.hooks) if self.hooks is not None else None
         self._children: dict[str, Translator] = {}
         self._held_error: Error | None = None
         self._raised: set[str] = set()
@@ -130,6 +137,10 @@ class LiveRun:
             self.brackets.transfer(thread_of(event.branch), event.actions.transfer_to_agent)
         for made in state.translator.feed(event):
             await self.record(made)
+
+    async def heard(self, steer: types.Content) -> types.Content | None:
+        """What a steer says to the agent; ``None``: a hook of the host's keeps it from it."""
+        return steer if self.hooks is None else await self.hooks.said(steer, steer=True)
 
     async def before_append(self, context: InvocationContext, event: AdkEvent) -> None:
         """Before ADK stores an event: make it storable; an event of an AgentTool's child is recorded here, for ADK
@@ -207,15 +218,25 @@ class LiveRun:
             self.state.of_children.add(event.request_id)
         if isinstance(event, ToolRequest):
             event = self._unless_invalid(event)
-        # A run that ends on a question or a parked call is entered again with the answer, even one that comes early.
-        parks = isinstance(event, ElicitationRequest) or (
-            isinstance(event, ToolRequest) and event.needs == "result" and self.state.parked and not of_child
-        )
-        if parks and isinstance(event, (ElicitationRequest, ToolRequest)):
-            self.state.parked_calls.add(event.request_id)
-            await ctx.post_any(event)
+            if self.hooked_calls is not None and not event.partial:
+                await self.hooked_calls.record(event)
+                return
+        if isinstance(event, (ElicitationRequest, ToolRequest)):
+            await self.emit_request(event)
         else:
             await ctx.emit(event)
+
+    async def emit_request(self, request: ElicitationRequest | ToolRequest) -> None:
+        """Record a request. A run that ends on a question or a parked call is entered again with the answer, even one
+        that comes early."""
+        parks = isinstance(request, ElicitationRequest) or (
+            request.needs == "result" and self.state.parked and request.request_id not in self.state.of_children
+        )
+        if parks:
+            self.state.parked_calls.add(request.request_id)
+            await self.ctx.post_any(request)
+        else:
+            await self.ctx.emit(request)
 
     def _unless_invalid(self, request: ToolRequest) -> ToolRequest:
         """A call whose arguments are no object runs nothing, so nobody is asked about it."""
@@ -295,6 +316,8 @@ class LiveRun:
         A run that is left while it waits is cancelled at once, without the signal: by it ADK would close the waiting
         calls in its session, and their answers could not be given to another process.
         """
+        if self.hooks is not None:
+            self.hooks.cancel()
         if self.ctx.is_settled:
             return None
         try:

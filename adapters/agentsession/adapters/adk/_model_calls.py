@@ -68,7 +68,7 @@ class ModelCalls:
                 context.state[key] = value
         if not is_child:
             await self._inject_steers(context, request)
-        return None
+        return await live.hooks.before_model(context, request) if live.hooks is not None else None
 
     def after(self, context: CallbackContext, response: LlmResponse) -> None:
         """After a whole response: its calls are put right, and its usage is told where ADK would drop it."""
@@ -160,7 +160,10 @@ class ModelCalls:
 
     async def _inject_steers(self, context: CallbackContext, request: LlmRequest) -> None:
         for steer in await self._live.ctx.steers():
-            content = types.Content(role="user", parts=said_parts(steer.content)[0])
+            heard = await self._live.heard(types.Content(role="user", parts=said_parts(steer.content)[0]))
+            if heard is None:
+                continue
+            content = heard
             request.contents.append(content)
             invocation = context._invocation_context  # private: the session service has no public way in from here
             last = invocation.session.events[-1].timestamp if invocation.session.events else None

@@ -182,6 +182,10 @@ class AdkSessionState:
             return "none"
         return "grant"
 
+    def tool_of(self, name: str) -> BaseTool | None:
+        """The present speaker's tool of a name."""
+        return self._tools.get((self.speaker, name))
+
     def owner(self, name: str) -> str:
         """Who runs a tool: the host what it declared, the agent everything else."""
         return "host" if isinstance(self._tools.get((self.speaker, name)), HostTool) else "agent"

@@ -87,6 +87,11 @@ class ToolCalls:
             return {"error": "blocked: this call could not be checked"}
 
     async def _decide(self, tool: BaseTool, args: Any, context: ToolContext) -> dict[str, Any] | None:
+        hooked = self._live.hooked_calls
+        if hooked is not None and isinstance(args, dict):
+            refused = await hooked.enter(tool, args, context, self._known_request(context))
+            if refused is not None:
+                return refused
         if type(tool) is BaseTool:
             return None  # a name that no tool has: ADK answers it with an error
         if not isinstance(args, dict):
@@ -143,6 +148,12 @@ class ToolCalls:
             if instead is not None:
                 self._begun.add(request_id)
                 return instead
+            if isinstance(answer, ToolGrant) and answer.args is not None and live.hooked_calls is not None:
+                refused = await live.hooked_calls.granted(tool, request_id, answer.args, context)
+                if refused is not None:
+                    self._begun.add(request_id)
+                    state.declined(request_id)
+                    return {"error": f"denied: {refused}"}
             if not isinstance(answer, ToolGrant) or not ctx.is_open_request(request_id):
                 return {"error": "blocked: no grant for this call"}
             self._take_args(args, answer.args)
@@ -239,6 +250,15 @@ class ToolCalls:
             if isinstance(shown, dict) and not all(isinstance(key, str) for key in shown):
                 shown = changed = lossy_json(shown)[0]  # ADK would fail to make its event of it
             parked = tool.is_long_running and not shown
+            if live.hooked_calls is not None and not parked:
+                told = await live.hooked_calls.result(tool, args, context, shown, request_id)
+                if told is not None and changed is None and isinstance(result, dict) and _may_be_changed(context):
+                    # In place: an answer to ADK would keep the user's own callbacks from seeing any result.
+                    result.clear()
+                    result.update(told)
+                    shown = result
+                elif told is not None:
+                    shown = changed = told
             deferred = parked or getattr(tool, "_defers_response", False) or _may_be_changed(context)
             if request_id is not None and not deferred:
                 self._results[request_id] = shown
@@ -346,6 +366,13 @@ class ToolCalls:
         """What the model reads of an exception: its type, and its text only where the host said so."""
         text = f"{tool.name} failed with {type(error).__name__}"
         return {"error": f"{text}: {error}" if self._live.state.exposes_errors else text}
+
+    async def hooked_error(
+        self, tool: BaseTool, args: Any, context: ToolContext, error: BaseException
+    ) -> dict[str, Any] | None:
+        """What a hook of the host's gives for a result where a tool raised."""
+        hooked = self._live.hooked_calls
+        return await hooked.error(tool, args, context, error, self._known_request(context)) if hooked else None
 
     def flush(self) -> None:
         """Record what finished in a step that is not over: ADK tells of a step only when all of it is."""

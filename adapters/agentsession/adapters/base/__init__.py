@@ -5,6 +5,7 @@ from __future__ import annotations
 from agentsession.adapters.base._answering import recorded_answer
 from agentsession.adapters.base._context import RunContext
 from agentsession.adapters.base._executor import BaseExecutor, RunResult
+from agentsession.adapters.base._hooks import PROCEED, Hooked, Hooks, hook_events
 from agentsession.adapters.base._message import MessageWriter
 from agentsession.adapters.base._run import Reply
 from agentsession.adapters.base._session import BaseSession
@@ -12,13 +13,17 @@ from agentsession.adapters.base._stamping import restamp
 from agentsession.adapters.base._turns import Steer
 
 __all__ = [
+    "PROCEED",
     "BaseExecutor",
     "BaseSession",
+    "Hooked",
+    "Hooks",
     "MessageWriter",
     "Reply",
     "RunContext",
     "RunResult",
     "Steer",
+    "hook_events",
     "recorded_answer",
     "restamp",
 ]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import anyio
 from anyio.lowlevel import checkpoint
 
+from agentsession.adapters.base._hooks import Hooks
 from agentsession.adapters.base._message import MessageWriter
 from agentsession.adapters.base._run import Reply, Run
 from agentsession.adapters.base._turns import Steer
@@ -82,6 +83,17 @@ class RunContext:
     def turn_id(self) -> str:
         """The turn that the run works on."""
         return self._run.turn_id
+
+    @property
+    def permission_mode(self) -> str | None:
+        """The permission mode of this turn, if the host gave it one, else the session's."""
+        given = self.options.permission_mode
+        return given if given != self._session.options.execution.permission_mode else self._session.permission_mode
+
+    @property
+    def hooks(self) -> Hooks | None:
+        """The host's hooks, if it gave the session any."""
+        return self._session.hooks
 
     @property
     def descriptor(self) -> AgentDescriptor:
@@ -335,6 +347,13 @@ class RunContext:
     def expect(self, *request_ids: str) -> Reply:
         """A wait on requests that were emitted, for an executor that pauses by itself: ``await reply.wait()``."""
         return self._turns.wait_for(self._run, list(request_ids), counts=False)
+
+    def settle(self, answer: Answer) -> None:
+        """Answer a request of this run in this very step, as if the host had: one of its hooks has decided.
+
+        The answer must fit the request; it is not checked.
+        """
+        self._session.answers.keep(answer)
 
     def pause(self) -> bool:
         """All the work that the executor can see waits: end the stream ``input_required``, if something is pending.

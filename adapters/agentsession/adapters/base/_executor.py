@@ -52,6 +52,7 @@ from agentsession.protocol import (
     Event,
     Initialize,
     InvalidInput,
+    LifecycleInterceptor,
     MessageInput,
     OpenOptions,
     ProtocolViolation,
@@ -317,7 +318,13 @@ class BaseExecutor:
 
     # -- sessions -----------------------------------------------------------------------------------------------------
 
-    async def open(self, options: OpenOptions | None = None, *, store: RecordStore | None = None) -> BaseSession:
+    async def open(
+        self,
+        options: OpenOptions | None = None,
+        *,
+        store: RecordStore | None = None,
+        hooks: LifecycleInterceptor | None = None,
+    ) -> BaseSession:
         """Start a session (see ``AgentExecutor.open``)."""
         self.task_group  # noqa: B018  # raises when the executor is not entered
         options = need(options or OpenOptions(), OpenOptions, "options argument", "pass OpenOptions(...)")
@@ -326,7 +333,7 @@ class BaseExecutor:
         self._check_not_open(key)
         kept = None if options.execution.ephemeral else (store or self.store)
         owner = self._owner()
-        session = BaseSession(self, key, options, kept, owner)
+        session = BaseSession(self, key, options, kept, owner, hooks)
         session.ending.deadline_of(options.execution)
         self._sessions[key] = session
         if kept is not None:
@@ -352,6 +359,7 @@ class BaseExecutor:
                 session.recorder.record(SessionUpdate(state_delta=options.execution.state, source="host"))
             await self.on_open(session)
             session.hooked()
+            await session.fire_start("opened")
             await session.stored()
         return session
 
@@ -371,7 +379,12 @@ class BaseExecutor:
             raise
 
     async def load(
-        self, session_id: str, options: OpenOptions | None = None, *, store: RecordStore | None = None
+        self,
+        session_id: str,
+        options: OpenOptions | None = None,
+        *,
+        store: RecordStore | None = None,
+        hooks: LifecycleInterceptor | None = None,
     ) -> BaseSession:
         """Open a stored session (see ``AgentExecutor.load``). Rules: PER-01, PER-04."""
         self._require("load")
@@ -383,7 +396,7 @@ class BaseExecutor:
         kept = self._store_or_raise(store)
         key = self._key(session_id, options.user_id)
         owner = self._owner()
-        session = BaseSession(self, key, options, kept, owner)
+        session = BaseSession(self, key, options, kept, owner, hooks)
         deadline_ms = session.ending.deadline_of(options.execution)
         await kept.lock(key, owner)
         if key in self._sessions:  # one that is not kept in this store: two under one key could not both be closed
@@ -405,6 +418,7 @@ class BaseExecutor:
             await session.stored()
             await self.on_load(session)
             session.hooked()
+            await session.fire_start("loaded")
             if session.state == "input_required" and session.machine.turn_id is not None:
                 session.ending.watch_deadline(session.machine.turn_id, deadline_ms)
         return session
@@ -429,7 +443,13 @@ class BaseExecutor:
         await kept.delete(key)
 
     async def fork(
-        self, session_id: str, at: int, options: OpenOptions | None = None, *, store: RecordStore | None = None
+        self,
+        session_id: str,
+        at: int,
+        options: OpenOptions | None = None,
+        *,
+        store: RecordStore | None = None,
+        hooks: LifecycleInterceptor | None = None,
     ) -> BaseSession:
         """Copy the record up to seq ``at`` under a new id; what is pending there is settled in the fork. PER-05."""
         self._require("fork")
@@ -446,7 +466,7 @@ class BaseExecutor:
         events = [event for event in await kept.read(source) if event.seq <= at]
         copied = [restamp(event, session_id=key.session_id) for event in events]
         owner = self._owner()
-        session = BaseSession(self, key, options, kept, owner)
+        session = BaseSession(self, key, options, kept, owner, hooks)
         session.recorder.load(copied, at, owner[-4:])
         if not events or session.state == "running":
             raise InvalidInput(
@@ -464,6 +484,7 @@ class BaseExecutor:
             await session.stored()
             await self.on_fork(source, session, at)
             session.hooked()
+            await session.fire_start("forked")
         return session
 
     async def rewind(

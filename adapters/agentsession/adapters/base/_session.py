@@ -21,6 +21,7 @@ import anyio
 
 from agentsession.adapters.base._arguments import need
 from agentsession.adapters.base._ending import Ending
+from agentsession.adapters.base._hooks import Hooks
 from agentsession.adapters.base._pending import AnswerBook
 from agentsession.adapters.base._readers import LogReader, LogStream
 from agentsession.adapters.base._recording import Recorder
@@ -35,6 +36,7 @@ from agentsession.protocol import (
     Content,
     Event,
     ExecutionOptions,
+    LifecycleInterceptor,
     MessageInput,
     OpenOptions,
     PendingRequest,
@@ -43,6 +45,7 @@ from agentsession.protocol import (
     RecordStore,
     SessionClosed,
     SessionConfig,
+    SessionHook,
     SessionMachine,
     SessionState,
     SessionUpdate,
@@ -68,13 +71,23 @@ class BaseSession:
     """One session of a :class:`BaseExecutor`; satisfies ``agentsession.protocol.AgentSession``."""
 
     def __init__(
-        self, executor: BaseExecutor, key: RecordKey, options: OpenOptions, store: RecordStore | None, owner: str
+        self,
+        executor: BaseExecutor,
+        key: RecordKey,
+        options: OpenOptions,
+        store: RecordStore | None,
+        owner: str,
+        hooks: LifecycleInterceptor | None = None,
     ) -> None:
         self.executor = executor
         self.options = options
+        self.hooks = Hooks(hooks) if hooks is not None else None
+        """The host's hooks; a session without any pays nothing for them."""
         self._store = store
         self._owner = owner
         self._hooked = False
+        self._started = False
+        self._mode: str | None = options.execution.permission_mode
         self._released = False
         self._closing = False
         self.rewinding = False
@@ -136,6 +149,11 @@ class BaseSession:
     def state_values(self) -> dict[str, Any]:
         """The session's state, as far as updates and state deltas tell."""
         return self.recorder.state_values
+
+    @property
+    def permission_mode(self) -> str | None:
+        """The permission mode as the session was opened with it, or as it was last changed."""
+        return self._mode
 
     @property
     def turn_number(self) -> int:
@@ -204,6 +222,7 @@ class BaseSession:
                 source="host",
             )
         )
+        self._mode = config.permission_mode or self._mode
         self.executor.apply_update(self, config)
         await self.stored()
         return Receipt(status="applied")
@@ -307,6 +326,25 @@ class BaseSession:
         """The executor's ``on_open``, ``on_load`` or ``on_fork`` has returned: ``on_close`` is due."""
         self._hooked = True
 
+    async def fire_start(self, reason: str) -> None:
+        """Fire ``session_start``. Raises :class:`AgentSessionError` (``hook-blocked``) when it is blocked."""
+        if self.hooks is not None:
+            if self._mode is None:  # a loaded session may have changed it
+                changed = (event.permission_mode for event in reversed(self.record) if isinstance(event, SessionUpdate))
+                self._mode = next((mode for mode in changed if mode is not None), None)
+            hooked = await self.hooks.fire("session_start", self._payload(reason))
+            if hooked.blocked:
+                raise AgentSessionError(
+                    hooked.message or "a hook of the host does not allow this session",
+                    where=f"session {self.session_id}",
+                    got=hooked.who,
+                    id="hook-blocked",
+                )
+        self._started = True
+
+    def _payload(self, reason: str) -> SessionHook:
+        return SessionHook(session_id=self.session_id, user_id=self.user_id, permission_mode=self._mode, reason=reason)
+
     async def release(self) -> None:
         """Give back the record's lock and what the executor holds for a session that is closed."""
         if self._released:
@@ -316,6 +354,9 @@ class BaseSession:
         # Shielded: a caller that is cancelled in here would leave the record locked for the life of the process.
         with anyio.CancelScope(shield=True):
             try:
+                if self.hooks is not None and self._started:
+                    with anyio.move_on_after(self.executor.grace_s):  # only told: it must not hold the record's lock
+                        await self.hooks.fire("session_end", self._payload("closed"))
                 if self._hooked:
                     await self.executor.on_close(self)
             finally:

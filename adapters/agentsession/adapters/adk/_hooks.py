@@ -1,0 +1,447 @@
+"""The host's hooks in an ADK run: each of ADK's plugin callbacks fires its point, and what a hook says is done to ADK.
+
+Not for: asking the interceptor safely (``agentsession.adapters.base``), or calls of tools (``_hooked_calls.py``).
+Rules carried: SEC-01, CTL-01 (an abort cancels a hook that hangs).
+May import: ``agentsession.protocol``, ``agentsession.adapters.base``, the modules beside it, google.adk.
+
+The gate is the first plugin, and ADK asks no other once one has answered. So what a hook changes is changed in place
+wherever that can be, and the user's plugins and callbacks work on with it; only what blocks is answered to ADK.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from google.adk.agents.callback_context import CallbackContext
+from google.adk.agents.invocation_context import InvocationContext
+from google.adk.events.event import Event as AdkEvent
+from google.adk.models.llm_request import LlmRequest
+from google.adk.models.llm_response import LlmResponse
+from google.genai import types
+
+from agentsession.adapters.adk._content import content_to_part, part_to_content
+from agentsession.adapters.adk._events import code_of
+from agentsession.adapters.adk._values import lossy_json
+from agentsession.adapters.base import PROCEED, Hooked, Hooks, hook_events
+from agentsession.protocol import (
+    AgentHook,
+    ContentChange,
+    ContentPart,
+    ErrorHook,
+    EventHook,
+    HookPayload,
+    InvalidInput,
+    JsonError,
+    ModelContent,
+    ModelErrorHook,
+    ModelRequestChange,
+    ModelRequestHook,
+    ModelResponseHook,
+    RunHook,
+    Text,
+    UserMessageHook,
+    repair_text,
+)
+
+if TYPE_CHECKING:
+    from agentsession.adapters.adk._live import LiveRun
+
+__all__ = ["RunHooks"]
+
+BLOCKED: Final = "blocked by the host"
+"""What is told where a hook blocks and gives no message."""
+
+_CONFIG: Final = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "max_output_tokens",
+    "stop_sequences",
+    "seed",
+    "presence_penalty",
+    "frequency_penalty",
+)
+"""What of a model's configuration hooks see and may change."""
+
+P = TypeVar("P", bound=HookPayload)
+
+
+class RunHooks:
+    """Fires the host's hooks from one run, its children included."""
+
+    def __init__(self, live: LiveRun, hooks: Hooks) -> None:
+        self._live = live
+        self._hooks = hooks
+        self._asking: set[asyncio.Task[Hooked]] = set()
+        self._halted: dict[str, str] = {}
+        """By the session of an AgentTool's child that may not hear what it was told: what is said instead."""
+        self.ended_by: str | None = None
+        """The hook that blocked the last step of the session's own agents: it has ended the turn."""
+        self.message = BLOCKED
+        """What that hook says instead."""
+        self.resumed = False
+        """The run goes on with answers."""
+
+    # -- asking -------------------------------------------------------------------------------------------------------
+
+    def wants(self, point: str) -> bool:
+        """Whether a hook wants to be asked at this point, and the turn is not ending."""
+        ctx = self._live.ctx
+        return self._hooks.wants(point) and not ctx.aborting and not ctx.is_settled
+
+    def payload(self, kind: type[P], agent_id: str | None = None, thread_id: str | None = None, **fields: Any) -> P:
+        """What a hook is told, with where it is."""
+        ctx = self._live.ctx
+        return kind(
+            session_id=ctx.session_id,
+            user_id=ctx.user_id,
+            turn_id=ctx.turn_id,
+            agent_id=agent_id,
+            thread_id=thread_id,
+            permission_mode=ctx.permission_mode,
+            **fields,
+        )
+
+    async def ask(self, point: str, payload: HookPayload, **data: Any) -> Hooked:
+        """Fire a point and record what came of it. An abort cancels a hook that hangs, and with it what waits for it.
+
+        ``data`` goes to the record with the rest.
+        """
+        if not self.wants(point):
+            return PROCEED
+        asking = asyncio.ensure_future(self._hooks.fire(point, payload))
+        self._asking.add(asking)
+        try:
+            hooked = await asking
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self._live.ctx.aborting or self._live.ctx.is_settled or (task is not None and task.cancelling()):
+                raise
+            hooked = Hooks.failed(point, f"the hook at {point} was cancelled from inside")
+        finally:
+            self._asking.discard(asking)
+        await self._live.attached()
+        self.tell(point, hooked, payload, **data)
+        return hooked
+
+    def tell(self, point: str, hooked: Hooked, payload: HookPayload, **data: Any) -> None:
+        """Record what came of a point."""
+        for event in hook_events(point, hooked, thread_id=payload.thread_id):
+            if event.type == "custom":
+                event = event.model_copy(update={"data": {**event.data, **data}})
+            self._live.ctx.emit_nowait(event)
+
+    def misused(self, point: str, payload: HookPayload, error: InvalidInput) -> Hooked:
+        """A hook's change that cannot be made is a failure of the hook; what came of it."""
+        hooked = Hooks.failed(point, error.what)
+        self.tell(point, hooked, payload)
+        return hooked
+
+    def cancel(self) -> None:
+        """The turn is aborted."""
+        for asking in list(self._asking):
+            asking.cancel()
+
+    # -- runs and messages --------------------------------------------------------------------------------------------
+
+    async def said(self, content: types.Content, *, steer: bool = False) -> types.Content | None:
+        """What the user said, as the agent shall hear it; ``None``: it shall not, and the turn is over (no steer)."""
+        if not self.wants("on_user_message"):
+            return content
+        shown = _Parts(content.parts)
+        payload = self.payload(UserMessageHook, content=shown.content, steer=steer)
+        hooked = await self.ask("on_user_message", payload)
+        if hooked.blocked:
+            if not steer:
+                self._end(hooked)
+            return None
+        parts = self._changed("on_user_message", payload, hooked, shown)
+        return content if parts is None else types.Content(role=content.role, parts=parts)
+
+    async def told_child(self, context: InvocationContext, content: types.Content) -> types.Content | None:
+        """What an agent says to one that it uses as a tool. A child that may not hear it is kept from running."""
+        if not self._is_child(context) or not self.wants("on_user_message"):
+            return None
+        shown = _Parts(content.parts)
+        payload = self.payload(
+            UserMessageHook, getattr(context.agent, "name", None), self._thread(), content=shown.content, source="agent"
+        )
+        hooked = await self.ask("on_user_message", payload)
+        if hooked.blocked:
+            self._halted[context.session.id] = hooked.message or BLOCKED
+            return types.Content(role="user", parts=[types.Part(text=hooked.message or BLOCKED)])
+        parts = self._changed("on_user_message", payload, hooked, shown)
+        if parts is not None:
+            content.parts = parts  # in place: the user's plugins hear it too
+        return None
+
+    async def before_run(self, context: InvocationContext) -> types.Content | None:
+        """Before ADK runs: content instead of the run, when a hook blocks it."""
+        halted = self._halted.pop(context.session.id, None)
+        if halted is not None:
+            return _said(halted)
+        hooked = await self.ask("before_run", self._of_run(RunHook, context, resumed=self.resumed))
+        if not hooked.blocked:
+            return None
+        if not self._is_child(context):
+            self._end(hooked)
+        return _said(hooked.message or BLOCKED)
+
+    async def after_run(self, context: InvocationContext) -> None:
+        """After ADK ran, without an exception."""
+        await self.ask("after_run", self._of_run(RunHook, context, resumed=self.resumed))
+
+    async def on_run_error(self, context: InvocationContext, error: BaseException) -> None:
+        """ADK's run ends by an exception."""
+        await self.ask("on_run_error", self._of_run(ErrorHook, context, error_type=type(error).__name__))
+
+    def _of_run(self, kind: type[P], context: InvocationContext, **fields: Any) -> P:
+        agent = context.agent  # a graph has nodes
+        return self.payload(kind, getattr(agent, "name", None), self._thread(), **fields)
+
+    async def on_event(self, context: InvocationContext, event: AdkEvent) -> None:
+        """Before a whole event is stored and shown: other content, in place. Its calls and results stay."""
+        if not self.wants("on_event"):
+            return
+        shown = _Parts(event.content.parts if event.content is not None else None)
+        payload = self.payload(
+            EventHook, event.author or None, self._thread(), content=shown.content, error_code=code_of(event.error_code)
+        )
+        hooked = await self.ask("on_event", payload)
+        if event.content is None:
+            return
+        if hooked.blocked:
+            kept = [part for _, part in shown.pairs if _is_fixed(part)]
+            said = [types.Part(text=hooked.message or BLOCKED)] if len(kept) < len(shown.pairs) else []
+            event.content = types.Content(role=event.content.role, parts=[*said, *kept])
+            return
+        parts = self._changed("on_event", payload, hooked, shown, keeps=True)
+        if parts is not None:
+            event.content = types.Content(role=event.content.role, parts=parts)
+
+    # -- agents -------------------------------------------------------------------------------------------------------
+
+    async def before_agent(self, context: CallbackContext) -> types.Content | None:
+        """Before an agent works: content in its place, when a hook blocks it."""
+        hooked = await self.ask("before_agent", self._of_agent(AgentHook, context))
+        if not hooked.blocked:
+            return None
+        if not self._is_child(context):
+            self._end(hooked)
+        return _said(hooked.message or BLOCKED)
+
+    async def after_agent(self, context: CallbackContext) -> types.Content | None:
+        """After an agent has worked: what is said in addition."""
+        if not self.wants("after_agent"):
+            return None
+        payload = self._of_agent(AgentHook, context)
+        parts = self._changed("after_agent", payload, await self.ask("after_agent", payload), _Parts(()))
+        return types.Content(role="model", parts=parts) if parts else None
+
+    async def on_agent_error(self, context: CallbackContext, error: BaseException) -> None:
+        """An agent ends by an exception."""
+        await self.ask("on_agent_error", self._of_agent(ErrorHook, context, error_type=type(error).__name__))
+
+    def _of_agent(self, kind: type[P], context: CallbackContext, **fields: Any) -> P:
+        return self.payload(kind, context.agent_name, self._thread(), **fields)
+
+    # -- models -------------------------------------------------------------------------------------------------------
+
+    async def before_model(self, context: CallbackContext, request: LlmRequest) -> LlmResponse | None:
+        """Before a model call: the request is changed in place; a response instead of the call blocks it."""
+        if not self._is_child(context):
+            self.ended_by = None  # the agents go on after what a hook blocked before
+        if not self.wants("before_model"):
+            return None
+        shown = [_Parts(content.parts) for content in request.contents]
+        config = request.config
+        settings = {name: getattr(config, name) for name in _CONFIG if getattr(config, name) is not None}
+        payload = self._of_agent(
+            ModelRequestHook,
+            context,
+            model=request.model,
+            contents=[
+                ModelContent(role=content.role, content=parts.content)
+                for content, parts in zip(request.contents, shown, strict=True)
+            ],
+            system_instruction=_instruction(config.system_instruction),
+            tools=list(request.tools_dict),
+            config=lossy_json(settings)[0],
+        )
+        hooked = await self.ask("before_model", payload)
+        if isinstance(hooked.change, ModelRequestChange):
+            try:
+                _change_request(request, hooked.change, shown)
+            except InvalidInput as error:
+                hooked = self.misused("before_model", payload, error)
+        if not hooked.blocked:
+            return None
+        if not self._is_child(context):
+            self._end(hooked)
+        return LlmResponse(content=_said(hooked.message or BLOCKED))
+
+    async def after_model(self, context: CallbackContext, response: LlmResponse) -> None:
+        """After a model's whole answer: other content, in place. Calls can be dropped, none can be made or changed."""
+        if not self.wants("after_model"):
+            return
+        shown = _Parts(response.content.parts if response.content is not None else None)
+        payload = self._of_agent(
+            ModelResponseHook,
+            context,
+            model=response.model_version,
+            content=shown.content,
+            finish_reason=code_of(response.finish_reason),
+            error_code=code_of(response.error_code),
+        )
+        hooked = await self.ask("after_model", payload)
+        if hooked.blocked:
+            response.content = _said(hooked.message or BLOCKED)
+            return
+        parts = self._changed("after_model", payload, hooked, shown)
+        if parts is not None:
+            response.content = types.Content(role="model", parts=parts)
+
+    async def on_model_error(
+        self, context: CallbackContext, request: LlmRequest, error: BaseException
+    ) -> LlmResponse | None:
+        """A model call raised: an answer in its place, or ``None``."""
+        if not self.wants("on_model_error"):
+            return None
+        payload = self._of_agent(ModelErrorHook, context, model=request.model, error_type=type(error).__name__)
+        hooked = await self.ask("on_model_error", payload)
+        if hooked.blocked:
+            return LlmResponse(content=_said(hooked.message or BLOCKED))
+        parts = self._changed("on_model_error", payload, hooked, _Parts(()))
+        return LlmResponse(content=types.Content(role="model", parts=parts)) if parts is not None else None
+
+    # -- helpers ------------------------------------------------------------------------------------------------------
+
+    def _changed(
+        self, point: str, payload: HookPayload, hooked: Hooked, shown: _Parts, *, keeps: bool = False
+    ) -> list[types.Part] | None:
+        """The parts that a hook wants in the place of those it was shown; ``None``: they stay."""
+        if not isinstance(hooked.change, ContentChange):
+            return None
+        try:
+            return shown.changed(hooked.change.content, keeps=keeps)
+        except InvalidInput as error:
+            self.misused(point, payload, error)
+            return None
+
+    def _end(self, hooked: Hooked) -> None:
+        self.ended_by = hooked.who
+        self.message = hooked.message or BLOCKED
+
+    def _is_child(self, context: CallbackContext | InvocationContext) -> bool:
+        return context.session.id != self._live.state.adk_session_id
+
+    def _thread(self) -> str | None:
+        return self._live.brackets.current_thread()
+
+
+class _Parts:
+    """Parts as a hook sees them, and the way back: a part that the hook leaves alone stays the very one it was."""
+
+    def __init__(self, parts: Iterable[types.Part] | None) -> None:
+        self.pairs = [(_shown(part), part) for part in parts or ()]
+
+    @property
+    def content(self) -> list[ContentPart]:
+        return [content for content, _ in self.pairs]
+
+    def changed(self, content: Sequence[ContentPart], *, keeps: bool = False, free: bool = False) -> list[types.Part]:
+        """The parts for other content.
+
+        ``keeps``: all calls and results must be in it; ``free``: there may be other calls and results in it.
+        Raises :class:`InvalidInput` where these do not hold, or a part cannot be made.
+        """
+        left = list(self.pairs)
+        out: list[types.Part] = []
+        for wanted in content:
+            found = next((pair for pair in left if pair[0] == wanted), None)
+            if found is not None:
+                left.remove(found)
+                out.append(found[1])
+                continue
+            try:
+                made = content_to_part(wanted)
+            except ValueError as error:  # pydantic's: the part's own extra fields are not what genai takes
+                raise InvalidInput(f"a hook's {wanted.type} part cannot be used") from error
+            if _is_fixed(made) and not free:
+                raise InvalidInput("a hook made or changed a call or a result")
+            out.append(made)
+        if keeps and any(_is_fixed(part) for _, part in left):
+            raise InvalidInput("a hook dropped a call or a result")
+        return out
+
+
+def _is_fixed(part: types.Part) -> bool:
+    return part.function_call is not None or part.function_response is not None
+
+
+def _shown(part: types.Part) -> ContentPart:
+    try:
+        return part_to_content(part)
+    except JsonError as error:  # it stays what it is, unless the hook drops it
+        return Text(text=f"[{error.path}: {error.got}]")
+
+
+def _said(text: str) -> types.Content:
+    return types.Content(role="model", parts=[types.Part(text=text)])
+
+
+def _instruction(given: Any) -> str | None:
+    """The system instruction as text; ADK builds text, a callback may have put parts there."""
+    if given is None or isinstance(given, str):
+        return repair_text(given) if given else None
+    parts = getattr(given, "parts", None) or (given if isinstance(given, list) else [given])
+    return "\n".join(repair_text(str(getattr(part, "text", part) or "")) for part in parts)
+
+
+def _change_request(request: LlmRequest, change: ModelRequestChange, shown: Sequence[_Parts]) -> None:
+    """Make a hook's changes to a model call. All of them are checked before the first is made."""
+    contents = None
+    if change.contents is not None:
+        pool = _Parts(())
+        pool.pairs = [pair for parts in shown for pair in parts.pairs]
+        contents = [
+            types.Content(role=item.role, parts=pool.changed(item.content, free=True)) for item in change.contents
+        ]
+    settings = dict(change.config or {})
+    unknown = sorted(settings.keys() - set(_CONFIG))
+    if unknown:
+        raise InvalidInput(f"a hook changed the model's {unknown[0]}", expected=", ".join(_CONFIG))
+    try:
+        checked = types.GenerateContentConfig.model_validate(settings)
+    except ValueError as error:
+        raise InvalidInput("a hook gave the model a setting that it does not take") from error
+    added = sorted(set(change.tools or ()) - set(request.tools_dict))
+    if added:
+        raise InvalidInput(f"a hook added the tool {added[0]}, which the agent does not have")
+    if contents is not None:
+        request.contents = contents
+    if change.model is not None:
+        request.model = change.model
+    config = request.config = request.config.model_copy()
+    for name in settings:
+        setattr(config, name, getattr(checked, name))
+    if change.system_instruction is not None:
+        config.system_instruction = change.system_instruction
+    if change.tools is not None:
+        _keep_tools(request, frozenset(change.tools))
+
+
+def _keep_tools(request: LlmRequest, names: frozenset[str]) -> None:
+    request.tools_dict = {name: tool for name, tool in request.tools_dict.items() if name in names}
+    tools: list[Any] = []
+    for tool in request.config.tools or ():
+        declared = tool.function_declarations if isinstance(tool, types.Tool) else None
+        if not isinstance(tool, types.Tool) or declared is None:
+            tools.append(tool)
+            continue
+        left = [item for item in declared if item.name in names]
+        if left or tool.model_fields_set - {"function_declarations"}:
+            tools.append(tool.model_copy(update={"function_declarations": left or None}))
+    request.config.tools = tools or None
