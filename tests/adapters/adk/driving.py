@@ -23,6 +23,7 @@ from agentsession.protocol import (
     ElicitationRequest,
     Event,
     ExecutionOptions,
+    LifecycleInterceptor,
     Message,
     OpenOptions,
     SessionMachine,
@@ -206,13 +207,14 @@ async def driven(
     tools: Sequence[ToolDescriptor] | None = None,
     options: OpenOptions | None = None,
     execution: Mapping[str, Any] | None = None,
+    hooks: LifecycleInterceptor | None = None,
     **executor: Any,
 ) -> AsyncIterator[Driven]:
     """An executor with one open session; its record is verified when the test is done."""
     if options is None:
         options = OpenOptions(execution=ExecutionOptions(tools=list(tools) if tools else None, **(execution or {})))
     async with AdkExecutor(root, **executor) as made:
-        session = await made.open(options)
+        session = await made.open(options, hooks=hooks)
         desk = Driven(made, session)
         yield desk
         verify(session)

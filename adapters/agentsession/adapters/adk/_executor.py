@@ -339,8 +339,13 @@ class AdkExecutor(BaseExecutor):
     async def _heard(self, live: LiveRun, content: types.Content, *, steer: bool) -> types.Content | None:
         """What the agent hears of what was said; ``None``: nothing, and what a hook says instead is in the record."""
         assert live.hooks is not None
-        heard = await live.hooks.said(content, steer=steer)
-        if heard is None and not steer:
+        try:
+            heard = await live.hooks.said(content, steer=steer)
+        except asyncio.CancelledError:
+            if not live.ctx.aborting or _must_stop():
+                raise
+            return None  # the turn is aborted, and with it the hook that hung
+        if heard is None and not steer and not live.ctx.aborting:
             said = Message(
                 message_id=live.ctx.new_id("m"), content=as_content(live.hooks.message), agent_id=live.ctx.agent_id
             )
