@@ -23,6 +23,7 @@ from agentsession.host import (
 )
 from agentsession.protocol import (
     Event,
+    HookPayload,
     MemoryRecordStore,
     OpenOptions,
     ToolDecision,
@@ -270,3 +271,22 @@ async def test_a_childs_call_that_waited_is_decided_with_its_path_in_a_later_cal
             assert (await host.run_turn(session, "go")).end.reason == "input_required"
             assert (await later.run_turn(session)).text == "ok"
     assert paths == [("scripted", "fixer")] * 2
+
+
+async def test_a_host_hands_its_hooks_to_the_sessions_that_it_opens_and_loads() -> None:
+    class Hooks:
+        def __init__(self) -> None:
+            self.seen: list[tuple[str, HookPayload]] = []
+
+        def fire(self, hook_point: str, payload: HookPayload, /) -> None:
+            self.seen.append((hook_point, payload))
+
+    hooks = Hooks()
+    host = Host(hooks=hooks)
+    async with ScriptedExecutor([[Say("hi")]], store=MemoryRecordStore()) as executor:
+        async with host.session(executor, OpenOptions(session_id="s", user_id="ada")):
+            pass
+        async with host.session(executor, OpenOptions(user_id="ada"), load="s"):
+            pass
+    assert [point for point, _ in hooks.seen] == ["session_start", "session_end"] * 2
+    assert {(payload.session_id, payload.user_id) for _, payload in hooks.seen} == {("s", "ada")}

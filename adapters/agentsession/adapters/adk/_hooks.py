@@ -11,7 +11,6 @@ wherever that can be, and the user's plugins and callbacks work on with it; only
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from google.adk.agents.callback_context import CallbackContext
@@ -21,28 +20,24 @@ from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
 from google.genai import types
 
-from agentsession.adapters.adk._content import content_to_part, part_to_content
 from agentsession.adapters.adk._events import code_of
+from agentsession.adapters.adk._hooked_content import SETTINGS, Parts, change_request, instruction_text, is_fixed
 from agentsession.adapters.adk._values import lossy_json
 from agentsession.adapters.base import PROCEED, Hooked, Hooks, hook_events
 from agentsession.protocol import (
     AgentHook,
     ContentChange,
-    ContentPart,
     ErrorHook,
     EventHook,
     HookPayload,
     InvalidInput,
-    JsonError,
     ModelContent,
     ModelErrorHook,
     ModelRequestChange,
     ModelRequestHook,
     ModelResponseHook,
     RunHook,
-    Text,
     UserMessageHook,
-    repair_text,
 )
 
 if TYPE_CHECKING:
@@ -52,18 +47,6 @@ __all__ = ["RunHooks"]
 
 BLOCKED: Final = "blocked by the host"
 """What is told where a hook blocks and gives no message."""
-
-_CONFIG: Final = (
-    "temperature",
-    "top_p",
-    "top_k",
-    "max_output_tokens",
-    "stop_sequences",
-    "seed",
-    "presence_penalty",
-    "frequency_penalty",
-)
-"""What of a model's configuration hooks see and may change."""
 
 P = TypeVar("P", bound=HookPayload)
 
@@ -150,7 +133,7 @@ class RunHooks:
         """What the user said, as the agent shall hear it; ``None``: it shall not, and the turn is over (no steer)."""
         if not self.wants("on_user_message"):
             return content
-        shown = _Parts(content.parts)
+        shown = Parts(content.parts)
         payload = self.payload(UserMessageHook, content=shown.content, steer=steer)
         hooked = await self.ask("on_user_message", payload)
         if hooked.blocked:
@@ -164,7 +147,7 @@ class RunHooks:
         """What an agent says to one that it uses as a tool. A child that may not hear it is kept from running."""
         if not self._is_child(context) or not self.wants("on_user_message"):
             return None
-        shown = _Parts(content.parts)
+        shown = Parts(content.parts)
         payload = self.payload(
             UserMessageHook, getattr(context.agent, "name", None), self._thread(), content=shown.content, source="agent"
         )
@@ -205,7 +188,7 @@ class RunHooks:
         """Before a whole event is stored and shown: other content, in place. Its calls and results stay."""
         if not self.wants("on_event"):
             return
-        shown = _Parts(event.content.parts if event.content is not None else None)
+        shown = Parts(event.content.parts if event.content is not None else None)
         payload = self.payload(
             EventHook, event.author or None, self._thread(), content=shown.content, error_code=code_of(event.error_code)
         )
@@ -213,7 +196,7 @@ class RunHooks:
         if event.content is None:
             return
         if hooked.blocked:
-            kept = [part for _, part in shown.pairs if _is_fixed(part)]
+            kept = [part for _, part in shown.pairs if is_fixed(part)]
             said = [types.Part(text=hooked.message or BLOCKED)] if len(kept) < len(shown.pairs) else []
             event.content = types.Content(role=event.content.role, parts=[*said, *kept])
             return
@@ -237,7 +220,7 @@ class RunHooks:
         if not self.wants("after_agent"):
             return None
         payload = self._of_agent(AgentHook, context)
-        parts = self._changed("after_agent", payload, await self.ask("after_agent", payload), _Parts(()))
+        parts = self._changed("after_agent", payload, await self.ask("after_agent", payload), Parts(()))
         return types.Content(role="model", parts=parts) if parts else None
 
     async def on_agent_error(self, context: CallbackContext, error: BaseException) -> None:
@@ -255,9 +238,9 @@ class RunHooks:
             self.ended_by = None  # the agents go on after what a hook blocked before
         if not self.wants("before_model"):
             return None
-        shown = [_Parts(content.parts) for content in request.contents]
+        shown = [Parts(content.parts) for content in request.contents]
         config = request.config
-        settings = {name: getattr(config, name) for name in _CONFIG if getattr(config, name) is not None}
+        settings = {name: getattr(config, name) for name in SETTINGS if getattr(config, name) is not None}
         payload = self._of_agent(
             ModelRequestHook,
             context,
@@ -266,14 +249,14 @@ class RunHooks:
                 ModelContent(role=content.role, content=parts.content)
                 for content, parts in zip(request.contents, shown, strict=True)
             ],
-            system_instruction=_instruction(config.system_instruction),
+            system_instruction=instruction_text(config.system_instruction),
             tools=list(request.tools_dict),
             config=lossy_json(settings)[0],
         )
         hooked = await self.ask("before_model", payload)
         if isinstance(hooked.change, ModelRequestChange):
             try:
-                _change_request(request, hooked.change, shown)
+                change_request(request, hooked.change, shown)
             except InvalidInput as error:
                 hooked = self.misused("before_model", payload, error)
         if not hooked.blocked:
@@ -286,7 +269,7 @@ class RunHooks:
         """After a model's whole answer: other content, in place. Calls can be dropped, none can be made or changed."""
         if not self.wants("after_model"):
             return
-        shown = _Parts(response.content.parts if response.content is not None else None)
+        shown = Parts(response.content.parts if response.content is not None else None)
         payload = self._of_agent(
             ModelResponseHook,
             context,
@@ -313,13 +296,13 @@ class RunHooks:
         hooked = await self.ask("on_model_error", payload)
         if hooked.blocked:
             return LlmResponse(content=_said(hooked.message or BLOCKED))
-        parts = self._changed("on_model_error", payload, hooked, _Parts(()))
+        parts = self._changed("on_model_error", payload, hooked, Parts(()))
         return LlmResponse(content=types.Content(role="model", parts=parts)) if parts is not None else None
 
     # -- helpers ------------------------------------------------------------------------------------------------------
 
     def _changed(
-        self, point: str, payload: HookPayload, hooked: Hooked, shown: _Parts, *, keeps: bool = False
+        self, point: str, payload: HookPayload, hooked: Hooked, shown: Parts, *, keeps: bool = False
     ) -> list[types.Part] | None:
         """The parts that a hook wants in the place of those it was shown; ``None``: they stay."""
         if not isinstance(hooked.change, ContentChange):
@@ -341,107 +324,5 @@ class RunHooks:
         return self._live.brackets.current_thread()
 
 
-class _Parts:
-    """Parts as a hook sees them, and the way back: a part that the hook leaves alone stays the very one it was."""
-
-    def __init__(self, parts: Iterable[types.Part] | None) -> None:
-        self.pairs = [(_shown(part), part) for part in parts or ()]
-
-    @property
-    def content(self) -> list[ContentPart]:
-        return [content for content, _ in self.pairs]
-
-    def changed(self, content: Sequence[ContentPart], *, keeps: bool = False, free: bool = False) -> list[types.Part]:
-        """The parts for other content.
-
-        ``keeps``: all calls and results must be in it; ``free``: there may be other calls and results in it.
-        Raises :class:`InvalidInput` where these do not hold, or a part cannot be made.
-        """
-        left = list(self.pairs)
-        out: list[types.Part] = []
-        for wanted in content:
-            found = next((pair for pair in left if pair[0] == wanted), None)
-            if found is not None:
-                left.remove(found)
-                out.append(found[1])
-                continue
-            try:
-                made = content_to_part(wanted)
-            except ValueError as error:  # pydantic's: the part's own extra fields are not what genai takes
-                raise InvalidInput(f"a hook's {wanted.type} part cannot be used") from error
-            if _is_fixed(made) and not free:
-                raise InvalidInput("a hook made or changed a call or a result")
-            out.append(made)
-        if keeps and any(_is_fixed(part) for _, part in left):
-            raise InvalidInput("a hook dropped a call or a result")
-        return out
-
-
-def _is_fixed(part: types.Part) -> bool:
-    return part.function_call is not None or part.function_response is not None
-
-
-def _shown(part: types.Part) -> ContentPart:
-    try:
-        return part_to_content(part)
-    except JsonError as error:  # it stays what it is, unless the hook drops it
-        return Text(text=f"[{error.path}: {error.got}]")
-
-
 def _said(text: str) -> types.Content:
     return types.Content(role="model", parts=[types.Part(text=text)])
-
-
-def _instruction(given: Any) -> str | None:
-    """The system instruction as text; ADK builds text, a callback may have put parts there."""
-    if given is None or isinstance(given, str):
-        return repair_text(given) if given else None
-    parts = getattr(given, "parts", None) or (given if isinstance(given, list) else [given])
-    return "\n".join(repair_text(str(getattr(part, "text", part) or "")) for part in parts)
-
-
-def _change_request(request: LlmRequest, change: ModelRequestChange, shown: Sequence[_Parts]) -> None:
-    """Make a hook's changes to a model call. All of them are checked before the first is made."""
-    contents = None
-    if change.contents is not None:
-        pool = _Parts(())
-        pool.pairs = [pair for parts in shown for pair in parts.pairs]
-        contents = [
-            types.Content(role=item.role, parts=pool.changed(item.content, free=True)) for item in change.contents
-        ]
-    settings = dict(change.config or {})
-    unknown = sorted(settings.keys() - set(_CONFIG))
-    if unknown:
-        raise InvalidInput(f"a hook changed the model's {unknown[0]}", expected=", ".join(_CONFIG))
-    try:
-        checked = types.GenerateContentConfig.model_validate(settings)
-    except ValueError as error:
-        raise InvalidInput("a hook gave the model a setting that it does not take") from error
-    added = sorted(set(change.tools or ()) - set(request.tools_dict))
-    if added:
-        raise InvalidInput(f"a hook added the tool {added[0]}, which the agent does not have")
-    if contents is not None:
-        request.contents = contents
-    if change.model is not None:
-        request.model = change.model
-    config = request.config = request.config.model_copy()
-    for name in settings:
-        setattr(config, name, getattr(checked, name))
-    if change.system_instruction is not None:
-        config.system_instruction = change.system_instruction
-    if change.tools is not None:
-        _keep_tools(request, frozenset(change.tools))
-
-
-def _keep_tools(request: LlmRequest, names: frozenset[str]) -> None:
-    request.tools_dict = {name: tool for name, tool in request.tools_dict.items() if name in names}
-    tools: list[Any] = []
-    for tool in request.config.tools or ():
-        declared = tool.function_declarations if isinstance(tool, types.Tool) else None
-        if not isinstance(tool, types.Tool) or declared is None:
-            tools.append(tool)
-            continue
-        left = [item for item in declared if item.name in names]
-        if left or tool.model_fields_set - {"function_declarations"}:
-            tools.append(tool.model_copy(update={"function_declarations": left or None}))
-    request.config.tools = tools or None

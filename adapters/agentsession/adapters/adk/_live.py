@@ -18,6 +18,7 @@ from google.adk.events.event import Event as AdkEvent
 from google.genai import types
 
 from agentsession.adapters.adk._brackets import Brackets
+from agentsession.adapters.adk._call_ids import CallIds
 from agentsession.adapters.adk._errors import names_exception, safe_message
 from agentsession.adapters.adk._events import code_of
 from agentsession.adapters.adk._hooked_calls import HookedCalls
@@ -94,6 +95,7 @@ class LiveRun:
         self.hooked_calls = HookedCalls(self, self.hooks) if self.hooks is not None else None
         self._children: dict[str, Translator] = {}
         self._held_error: Error | None = None
+        self._call_ids = CallIds()
         self._raised: set[str] = set()
         """The texts of exceptions that ADK has told of and may store."""
         _RUN.set(self)
@@ -132,6 +134,8 @@ class LiveRun:
             if self.take_delta(event):  # it was a delta like the others, and only had to wait
                 return
         state = self.state
+        if not event.partial:
+            event = self._call_ids.restored(event)
         state.speaker = event.author
         if event.actions is not None and event.actions.transfer_to_agent:
             self.brackets.transfer(thread_of(event.branch), event.actions.transfer_to_agent)
@@ -147,6 +151,8 @@ class LiveRun:
         shows its caller no more of a child than the result."""
         if event.partial:
             return
+        if len(context.plugin_manager.plugins) > 1:
+            self._call_ids.note(event)
         self._leave_out_text_of_exceptions(event)
         problems = make_storable(event)
         if problems:

@@ -419,7 +419,8 @@ def _may_be_changed(context: ToolContext) -> bool:
     if getattr(invocation.agent, "canonical_after_tool_callbacks", None):
         return True
     others = invocation.plugin_manager.plugins[1:]
-    return any(type(plugin).after_tool_callback is not BasePlugin.after_tool_callback for plugin in others)
+    callbacks = (getattr(plugin.after_tool_callback, "__func__", None) for plugin in others)  # one may be an attribute
+    return any(callback is not BasePlugin.after_tool_callback for callback in callbacks)
 
 
 def _payload(answer: ElicitationAnswer) -> Any:
