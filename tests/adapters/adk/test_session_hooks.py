@@ -8,13 +8,26 @@ import anyio
 import pytest
 from google.adk.agents import LlmAgent, ParallelAgent, SequentialAgent
 from google.adk.models.llm_response import LlmResponse
+from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.adk.tools.agent_tool import AgentTool
 from google.genai import types
-from tests.adapters.adk.driving import agent, assert_valid_history, driven, history, host_tool, model_calls, texts
+from tests.adapters.adk.driving import (
+    Driven,
+    agent,
+    assert_valid_history,
+    driven,
+    history,
+    host_tool,
+    model_calls,
+    texts,
+    verify,
+)
 from tests.adapters.adk.hooking import Desk, said
 
-from agentsession.adapters.adk import ScriptedLlm, call, calls, raw, say, stream
+from agentsession.adapters.adk import AdkExecutor, ScriptedLlm, call, calls, raw, say, stream
 from agentsession.protocol import (
+    MemoryRecordStore,
+    OpenOptions,
     SessionConfig,
     args_digest,
     block,
@@ -472,6 +485,29 @@ async def test_a_hook_that_changes_what_was_approved_blocks_the_call() -> None:
         turn = await driver.stream(grant(driver.pending("write"), {"path": "b"}))
         assert (turn.reason, box.ran, driver.responses()) == ("completed", [], {"write": "denied"})
         assert "hook-failed" in [code for code, _ in errors(turn)]
+
+
+@pytest.mark.rule("HITL-04")
+async def test_a_call_that_outlives_its_process_runs_with_the_arguments_that_the_hook_gave_it(tmp_path: Any) -> None:
+    box = Box()
+    service, store = SqliteSessionService(str(tmp_path / "adk.db")), MemoryRecordStore()
+    options = OpenOptions(session_id="s1")
+
+    def root() -> LlmAgent:
+        return agent(call("write", {"path": "a"}, id="c1"), say("done"), tools=[box.write])
+
+    async with AdkExecutor(root(), session_service=service, store=store) as executor:
+        session = await executor.open(options, hooks=Desk(before_tool=modify(args={"path": "/safe/a"})))
+        await Driven(executor, session).stream("go")
+    later = Desk(before_tool=modify(args={"path": "/etc/passwd"}))
+    last = agent(say("done"), tools=[box.write])
+    async with AdkExecutor(last, session_service=service, store=store) as executor:
+        session = await executor.load("s1", options, hooks=later)
+        driver = Driven(executor, session)
+        turn = await driver.stream(grant(driver.pending("write")))
+        assert (turn.reason, turn.texts, box.ran) == ("completed", ["done"], ["/safe/a"])
+        verify(session)
+    assert later.at("before_tool") == []
 
 
 async def test_a_hook_cannot_allow_what_the_host_denies() -> None:

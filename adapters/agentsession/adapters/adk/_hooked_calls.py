@@ -92,13 +92,11 @@ class HookedCalls:
         self, tool: BaseTool, args: dict[str, Any], context: ToolContext, request_id: str | None
     ) -> dict[str, Any] | None:
         """ADK is about to make a call: put the hook's arguments in place; a result instead of the call blocks it."""
-        state = self._live.state
-        if request_id is not None and request_id in state.resumed:
-            for event in reversed(self._live.ctx.record):
-                if isinstance(event, ToolRequest) and event.request_id == request_id and not event.partial:
-                    if event.args is not None and _MARK in (event.meta or {}):
-                        _put(args, event.args)
-                    break
+        recorded = self._recorded(request_id) if request_id is not None and request_id not in self._said else None
+        if recorded is not None:
+            # A run that is over has recorded it, with what hooks made of it then: that is what was asked about.
+            if recorded.args is not None and _MARK in (recorded.meta or {}):
+                _put(args, recorded.args)
             return None
         key = request_id if request_id in self._said else (context.session.id, context.function_call_id)
         if key not in self._said:
@@ -118,6 +116,12 @@ class HookedCalls:
             return {"error": f"denied: {message}"}
         if changed is not None:
             _put(args, changed)
+        return None
+
+    def _recorded(self, request_id: str) -> ToolRequest | None:
+        for event in reversed(self._live.ctx.record):
+            if isinstance(event, ToolRequest) and event.request_id == request_id and not event.partial:
+                return event
         return None
 
     async def granted(self, tool: BaseTool, request_id: str, args: dict[str, Any], context: ToolContext) -> str | None:

@@ -390,9 +390,15 @@ class BaseExecutor:
         self._require("load")
         options = need(options or OpenOptions(), OpenOptions, "options argument", "pass OpenOptions(...)")
         self._check_tools(options)
-        return await self._load(session_id, options, store)
+        return await self._load(session_id, options, store, hooks)
 
-    async def _load(self, session_id: str, options: OpenOptions, store: RecordStore | None) -> BaseSession:
+    async def _load(
+        self,
+        session_id: str,
+        options: OpenOptions,
+        store: RecordStore | None,
+        hooks: LifecycleInterceptor | None = None,
+    ) -> BaseSession:
         kept = self._store_or_raise(store)
         key = self._key(session_id, options.user_id)
         owner = self._owner()
