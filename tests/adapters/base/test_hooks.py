@@ -39,8 +39,11 @@ class Desk:
 
     async def fire(self, hook_point: str, payload: HookPayload, /) -> HookOutcome | None:
         self.seen.append((hook_point, getattr(payload, "reason", ""), payload.permission_mode))
-        answer = self._answers.get(hook_point)
-        return await answer() if callable(answer) else answer
+        answer: Any = self._answers.get(hook_point)
+        if answer is None or isinstance(answer, HookOutcome):
+            return answer
+        made: HookOutcome | None = await answer()
+        return made
 
 
 async def test_a_session_tells_how_it_began_and_that_it_ended_once() -> None:
