@@ -1,7 +1,7 @@
 """ADK's JSON in any of its forms, read to ADK Events: events, session dumps of any age, evaluation and test files.
 
 Not for: translating them (``_record``). Rules carried: WIRE-02 in spirit: what cannot be read is refused by name.
-May import: ``_forms``, google.adk.events, protocol.
+May import: ``_forms``, ``_lenient``, google.adk.events, protocol.
 
 Forms: one Event, a list of Events, NDJSON; a session dump (``{"id", "events": […]}``, camelCase or snake_case, with the
 field names of before 1.0); an evaluation set or case; the older lists of turns (``query``, ``expected_tool_use``,
@@ -21,7 +21,8 @@ from pydantic import ValidationError
 
 from agentsession.adapters.adk._forms import NOT_ADK_FIX as _NOT_ADK_FIX
 from agentsession.adapters.adk._forms import Found, as_now, sessions_in, unknown_fields
-from agentsession.adapters.adk._values import is_list, is_object, lossy_json
+from agentsession.adapters.adk._lenient import place_in, pointer_of, remove, snake, value_at
+from agentsession.adapters.adk._values import is_object, lossy_json
 from agentsession.protocol import AgentSessionError, SchemaError, repair_text
 
 __all__ = ["AdkSession", "ReadEvent", "read_adk", "read_event"]
@@ -173,66 +174,31 @@ def _repair(
     patches: list[tuple[tuple[str | int, ...], Any]],
 ) -> bool:
     """Take out of ``data`` what ADK refuses but the record can keep; ``False`` when it cannot be mended."""
-    path = _place(data, problem["loc"])
+    path = place_in(data, problem["loc"])
     if path is None:
         return False
-    pointer = _pointer(path)
+    pointer = pointer_of(path)
     if problem["type"] == "extra_forbidden":
-        unread[pointer] = lossy_json(_pop(data, path))[0]
+        unread[pointer] = lossy_json(remove(data, path))[0]
         return True
-    if _get(data, path) is None:
-        _pop(data, path)  # null where this ADK wants a value: the same as absent
+    if value_at(data, path) is None:
+        remove(data, path)  # null where this ADK wants a value: the same as absent
         return True
     if path[-1] == "args":
-        raw = _pop(data, path)
+        raw = remove(data, path)
         patches.append((path, raw))
         return True
     return False
 
 
-def _place(data: Any, loc: tuple[str | int, ...]) -> tuple[str | int, ...] | None:
-    """The path in ``data`` of a place that pydantic names by aliases, perhaps through steps of its own."""
-    path: list[str | int] = []
-    here = data
-    for step in loc:
-        if is_object(here):
-            key = next((key for key in (step, _snake(str(step))) if key in here), None)
-            if key is None:
-                continue
-            path.append(key)
-            here = here[key]
-        elif is_list(here) and isinstance(step, int) and step < len(here):
-            path.append(step)
-            here = here[step]
-    return tuple(path) or None
-
-
-def _snake(name: str) -> str:
-    return "".join(f"_{sign.lower()}" if sign.isupper() else sign for sign in name)
-
-
-def _get(data: Any, path: tuple[str | int, ...]) -> Any:
-    for step in path:
-        data = data[step]
-    return data
-
-
-def _pop(data: Any, path: tuple[str | int, ...]) -> Any:
-    return _get(data, path[:-1]).pop(path[-1])
-
-
 def _set(event: Any, path: tuple[str | int, ...], value: Any) -> None:
     for step in path[:-1]:
-        event = event[step] if isinstance(step, int) else getattr(event, _snake(step))
+        event = event[step] if isinstance(step, int) else getattr(event, snake(step))
     setattr(event, str(path[-1]), value)
 
 
-def _pointer(path: tuple[str | int, ...]) -> str:
-    return "/" + "/".join(str(step).replace("~", "~0").replace("/", "~1") for step in path)
-
-
 def _invalid(name: str, pointer: str, problem: Mapping[str, Any]) -> SchemaError:
-    place = f"{pointer}{_pointer(tuple(problem['loc']))}"
+    place = f"{pointer}{pointer_of(tuple(problem['loc']))}"
     got = repair_text(repr(problem.get("input")))
     shown = got if len(got) <= 60 else got[:57] + "..."
     return _refused(name, place, f"{name} holds an Event that ADK does not take", shown, problem["msg"])
