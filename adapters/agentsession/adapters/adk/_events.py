@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["action_events", "code_of", "error_event", "marks_of", "problem_event", "usage_event"]
 
 _INTERNAL_STATE = "_adk"
-_INTERNAL_METADATA = "__adk_internal_"
+_INTERNAL_METADATA = ("__adk_internal_", "agentsession_")
 
 
 def code_of(value: object) -> str | None:

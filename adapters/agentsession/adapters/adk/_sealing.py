@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from google.adk.events._rewind_events import _apply_rewinds  # private: what ADK itself reads of a session
 from google.adk.events.event import Event as AdkEvent
 from google.adk.sessions.base_session_service import BaseSessionService
 from google.adk.sessions.session import Session
@@ -27,15 +28,16 @@ SEALED_CODE = "AGENTSESSION_SEALED"
 
 
 def dangling_calls(session: Session) -> list[tuple[AdkEvent, list[types.FunctionCall]]]:
-    """The calls without a response, with the event that made each, oldest first."""
+    """The calls without a response, with the event that made each, oldest first. Rewound ones are none any more."""
+    events = _apply_rewinds(session.events)
     answered = {
         response.id
-        for event in session.events
+        for event in events
         for response in event.get_function_responses()
         if not is_placeholder_of_gate(event, response.id)
     }
     found = []
-    for event in session.events:
+    for event in events:
         if event.author == "user" or event.partial:
             continue
         left = [call for call in event.get_function_calls() if call.id and call.id not in answered]

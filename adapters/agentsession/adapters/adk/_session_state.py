@@ -16,6 +16,7 @@ from google.adk.tools.tool_confirmation import ToolConfirmation
 
 from agentsession.adapters.adk._calls import Call
 from agentsession.adapters.adk._elicit import CONFIRMATION, CREDENTIAL, INPUT
+from agentsession.adapters.adk._history import unapplied_state
 from agentsession.adapters.adk._host_tools import HostTool
 from agentsession.adapters.adk._reentry import is_gate
 from agentsession.adapters.adk._requests import CONTROL_TOOLS
@@ -30,6 +31,7 @@ from agentsession.protocol import (
     ToolDescriptor,
     ToolGrant,
     ToolRequest,
+    without_rewound,
 )
 
 __all__ = ["STEERING_NAMES", "AdkSessionState", "is_agent_tool", "steers_adk"]
@@ -83,6 +85,8 @@ class AdkSessionState:
         self.gates_tools = options.host_tool_execution is not False
         """The agent's own tools wait for the host's grant."""
         self.model = options.model
+        self.place: int | None = None
+        """The place in the record of what is stored in ADK's session just now, where it is not the record's end."""
         self.state_changes: dict[str, Any] = {}
         """State that the host changed, to be written before the next model call."""
         self.call_ids: set[str] = set()
@@ -221,9 +225,8 @@ class AdkSessionState:
     def remember(self, record: Sequence[Event], machine: SessionMachine) -> None:
         """Fill the book of calls from a loaded record, so that answers find ADK's ids again."""
         book = self.translator.book
+        self.follow(record)
         for event in record:
-            if isinstance(event, SessionUpdate) and event.model is not None and self.options.model is None:
-                self.model = event.model
             if isinstance(event, ToolRequest) and event.partial:
                 continue
             if isinstance(event, (ToolRequest, ElicitationRequest)):
@@ -246,6 +249,26 @@ class AdkSessionState:
                         open=event.request_id in machine.requests,
                     )
                 )
+
+    def follow(self, record: Sequence[Event]) -> None:
+        """What the host has set, as the events of a record tell that still count: after a load, a fork, a rewind."""
+        models = [event.model for event in without_rewound(record) if isinstance(event, SessionUpdate) and event.model]
+        if self.options.model is None:
+            self.model = models[-1] if models else None
+        elif self.model not in models:
+            self.model = self.options.model
+        self.state_changes = unapplied_state(record)
+
+    def forget_rewound(self, record: Sequence[Event]) -> None:
+        """The session was rewound: no call of what was taken back is open, and what the host set there is gone."""
+        counting = {event.request_id for event in without_rewound(record) if isinstance(event, _REQUESTS)}
+        for call in self.translator.book:
+            if call.request_id not in counting:
+                self.translator.resolve(call.request_id)
+        self.begin_turn(self.options)
+        self.of_children.clear()
+        self.follow(record)
+        self.needs_sealing = True
 
     def is_volatile(self, request: RequestState) -> bool:
         """Whether a waiting request lives only in a run that is kept open, and ADK cannot be led into it again."""
@@ -277,6 +300,7 @@ class AdkSessionState:
         return key is None or not any(self.credential_keys.get(other or "") == key for other in asking)
 
 
+_REQUESTS = (ToolRequest, ElicitationRequest)
 _KINDS = frozenset({"tool", "tool_confirmation", "auth_required", "clarification"})
 _CALL_NAMES: Mapping[str, str] = {
     "tool_confirmation": CONFIRMATION,

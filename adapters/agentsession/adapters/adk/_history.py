@@ -1,0 +1,228 @@
+"""ADK's own history of a session: where each of its events stands in the record, and copying and rewinding it.
+
+Not for: the record (the base class forks and rewinds that), or ADK sessions that have none (``_adopt.py``).
+Rules carried: PER-05, PER-06. May import: ``_artifacts``, ``_values``, ``agentsession.protocol``, google.adk.
+
+Record and ADK's session are two lists of the same story, and a seq of the one is no place in the other. So every event
+that ADK stores carries the record's seq at that moment (:data:`STAMP`). One without a stamp was stored before the
+adapter knew the session: it stands where the record tells of it, or else where the event before it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from google.adk.artifacts.base_artifact_service import BaseArtifactService
+from google.adk.errors.already_exists_error import AlreadyExistsError
+from google.adk.events.event import Event as AdkEvent
+from google.adk.events.event_actions import EventActions
+from google.adk.sessions.base_session_service import BaseSessionService
+from google.adk.sessions.session import Session
+from google.adk.sessions.state import State
+
+from agentsession.adapters.adk._artifacts import copy_artifacts, delete_artifacts
+from agentsession.adapters.adk._values import lossy_json, redact
+from agentsession.protocol import (
+    Custom,
+    Event,
+    SessionExists,
+    SessionNotFound,
+    SessionUpdate,
+    rewind_point,
+    without_rewound,
+)
+
+__all__ = [
+    "SHARED",
+    "STAMP",
+    "History",
+    "invocation_after",
+    "is_rewound_in",
+    "last_rewind",
+    "places",
+    "prefix",
+    "rewind_events",
+    "stamp",
+    "unapplied_state",
+]
+
+STAMP: Final = "agentsession_seq"
+"""The key in an ADK event's ``custom_metadata`` under which its place in the record stands."""
+
+SHARED: Final = (State.APP_PREFIX, State.USER_PREFIX)
+"""Prefixes of state that is not the session's own: neither a fork nor a rewind touches it."""
+
+_NOT_OF_THE_SESSION: Final = (*SHARED, State.TEMP_PREFIX)
+
+
+def stamp(event: AdkEvent, place: int) -> None:
+    """Say in ``event`` that the record had come to seq ``place`` when it was stored."""
+    event.custom_metadata = {**(event.custom_metadata or {}), STAMP: place}
+
+
+def places(events: Iterable[AdkEvent], record: Iterable[Event]) -> list[int]:
+    """The seq at which each of ADK's events came into the record."""
+    told: dict[str, int] = {}
+    for item in record:
+        marks = (item.meta or {}).get("adk")
+        event_id = marks.get("eventId") if isinstance(marks, Mapping) else None
+        if isinstance(event_id, str):
+            told.setdefault(event_id, item.seq)
+    found: list[int] = []
+    for event in events:
+        given = (event.custom_metadata or {}).get(STAMP)
+        before = found[-1] if found else 0
+        found.append(given if isinstance(given, int) else told.get(event.id, before))
+    return found
+
+
+def prefix(events: Sequence[AdkEvent], record: Sequence[Event], at: int) -> list[AdkEvent]:
+    """What of ADK's events the record up to seq ``at`` holds."""
+    return [event for event, place in zip(events, places(events, record), strict=True) if place <= at]
+
+
+def invocation_after(events: Sequence[AdkEvent], record: Sequence[Event], to: int) -> str | None:
+    """The first invocation of ADK's that began after seq ``to``; ``None`` if there is none."""
+    begun: set[str] = set()
+    for event, place in zip(events, places(events, record), strict=True):
+        if not event.invocation_id or event.invocation_id in begun:
+            continue  # such as the seal of a call of an earlier turn: it stays with that
+        if place > to and not event.actions.rewind_before_invocation_id:
+            return event.invocation_id
+        begun.add(event.invocation_id)
+    return None
+
+
+def last_rewind(record: Sequence[Event]) -> tuple[int, int] | None:
+    """The seq of the host's last rewind in a record, and the seq it goes to."""
+    for event in reversed(record):
+        to = rewind_point(event)
+        if to is not None and event.source == "host":
+            return event.seq, to
+    return None
+
+
+def is_rewound_in(events: Sequence[AdkEvent], record: Sequence[Event], at: int) -> bool:
+    """Whether ADK's session has heard of the rewind that the record has at seq ``at``, or has gone on since."""
+    return any(place >= at for place in places(events, record))
+
+
+def unapplied_state(record: Sequence[Event]) -> dict[str, Any]:
+    """State that the host set and that ADK has not taken yet: it does with its next model call.
+
+    What ADK takes it tells again, so a key whose last writer in the record is the host waits. What a session was opened
+    with ADK has from the start, and what is only for a turn (``temp:``) waits for none.
+    """
+    waiting: dict[str, Any] = {}
+    for number, event in enumerate(without_rewound(record)):
+        if not isinstance(event, SessionUpdate) or event.state_delta is None:
+            continue
+        by_host = event.source == "host" and number > 1 and "adk" not in (event.meta or {})
+        for key, value in event.state_delta.items():
+            waiting.pop(key, None)
+            if by_host and not key.startswith(State.TEMP_PREFIX):
+                waiting[key] = value
+    return waiting
+
+
+def rewind_events(rewound: Session, record: Sequence[Event], values: Mapping[str, Any]) -> list[Event]:
+    """What the record must be told of the rewind that ADK's session ends with.
+
+    ``values`` is the state by what counts in the record; state of the app and of the user that was told of and is not
+    so any more is told again. A file whose content was put back has a new version.
+    """
+    told: list[Event] = []
+    shown = {key for event in record if isinstance(event, SessionUpdate) for key in event.state_delta or ()}
+    kept = {key: rewound.state[key] for key in shown if key.startswith(SHARED) and key in rewound.state}
+    delta = {key: value for key, value in redact(lossy_json(kept)[0]).items() if values.get(key) != value}
+    if delta:
+        told.append(SessionUpdate(state_delta=delta, source="ext:adk"))
+    files = rewound.events[-1].actions.artifact_delta if rewound.events else {}
+    if files:
+        told.append(Custom(kind="artifact_delta", data=lossy_json(files)[0], source="ext:adk"))
+    return told
+
+
+class History:
+    """Begins, copies and deletes ADK's sessions of one App."""
+
+    def __init__(self, service: BaseSessionService, artifacts: BaseArtifactService | None, app_name: str) -> None:
+        self._service = service
+        self._artifacts = artifacts
+        self._app_name = app_name
+
+    async def get(self, user_id: str, session_id: str) -> Session | None:
+        """ADK's session, whole."""
+        return await self._service.get_session(app_name=self._app_name, user_id=user_id, session_id=session_id)
+
+    async def begin(self, user_id: str, session_id: str, state: Mapping[str, Any], place: int) -> None:
+        """Make ADK's session. The state that it begins with is its first event.
+
+        State that is given to ``create_session`` stands in no event: ADK's rewind takes it for something that came
+        later, and clears it. Raises :class:`SessionExists`.
+        """
+        made = await self._create(user_id, session_id, {})
+        if not state:
+            return
+        event = AdkEvent(author="user", actions=EventActions(state_delta=dict(state)))
+        stamp(event, place)
+        await self._filled(made, [event])
+
+    async def fork(self, source: tuple[str, str], target: tuple[str, str], record: Sequence[Event], at: int) -> None:
+        """Copy ADK's session ``source`` (user, session) up to seq ``at`` of its record, with the artifacts of that.
+
+        State of the app and of the user is shared by ADK itself, as it is now. Raises :class:`SessionNotFound`,
+        :class:`SessionExists`.
+        """
+        found = await self.get(*source)
+        if found is None:
+            raise SessionNotFound(
+                f"ADK's session service has no session {source[1]}, so it cannot be forked",
+                where=type(self._service).__name__,
+                fix="keep ADK's sessions in the service that the session was opened with",
+            )
+        events = [event.model_copy(deep=True) for event in prefix(found.events, record, at)]
+        written = {key for event in found.events for key in event.actions.state_delta}
+        first = {
+            key: value
+            for key, value in found.state.items()
+            if key not in written and not key.startswith(_NOT_OF_THE_SESSION)
+        }
+        made = await self._create(*target, first)
+        for event in events:
+            delta = event.actions.state_delta
+            event.actions.state_delta = {key: delta[key] for key in delta if not key.startswith(_NOT_OF_THE_SESSION)}
+        if self._artifacts is not None:
+            try:
+                await copy_artifacts(self._artifacts, self._app_name, source, target, events)
+            except BaseException:
+                await self.delete(*target)
+                raise
+        await self._filled(made, events)
+
+    async def _create(self, user_id: str, session_id: str, state: dict[str, Any]) -> Session:
+        try:
+            return await self._service.create_session(
+                app_name=self._app_name, user_id=user_id, session_id=session_id, state=state
+            )
+        except AlreadyExistsError as error:
+            raise SessionExists(
+                f"ADK's session service has a session {session_id} already",
+                fix="load it, adopt it, or choose another id",
+            ) from error
+
+    async def _filled(self, made: Session, events: Iterable[AdkEvent]) -> None:
+        """Append to a session that was made just now, or leave none."""
+        try:
+            for event in events:
+                await self._service.append_event(session=made, event=event)
+        except BaseException:
+            await self.delete(made.user_id, made.id)
+            raise
+
+    async def delete(self, user_id: str, session_id: str) -> None:
+        """Remove ADK's session and its own artifacts. What a memory service has learned of it stays there."""
+        if self._artifacts is not None:
+            await delete_artifacts(self._artifacts, self._app_name, user_id, session_id)
+        await self._service.delete_session(app_name=self._app_name, user_id=user_id, session_id=session_id)
