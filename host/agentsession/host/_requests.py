@@ -25,6 +25,7 @@ from agentsession.host._outcome import ToolOutcome, unknown_tool
 from agentsession.host._policy import PolicyDecision, PolicyRequest, decide
 from agentsession.host._results import Stopwatch
 from agentsession.host._settings import Settings
+from agentsession.host._telemetry import tool_span
 from agentsession.host._toolcontext import ToolContext
 from agentsession.host._tools import Tool
 from agentsession.protocol import (
@@ -263,7 +264,7 @@ class Pipeline:
         async with self._slots:
             try:
                 self._running[request.request_id] = (context, verdict)
-                with self.tools.running():
+                with self.tools.running(), tool_span(tool.name, request.request_id, request.session_id) as failed:
                     async with anyio.create_task_group() as progress:
                         progress.start_soon(context.forward, self._send_progress)
                         with anyio.move_on_after(limit_s) as scope:
@@ -276,6 +277,9 @@ class Pipeline:
                             )
                         is_late = scope.cancel_called
                         context.finish()
+                    if outcome is None or outcome.is_error:
+                        code = "tool_timeout" if outcome is None or is_late else outcome.error_code
+                        failed(code or "tool_error")
             finally:
                 self._running.pop(request.request_id, None)
                 context.cancel()

@@ -57,6 +57,7 @@ from agentsession.adapters.adk._replies import said_parts
 from agentsession.adapters.adk._session_state import AdkSessionState
 from agentsession.adapters.adk._setup import app_of, check_agent, check_host_tools, is_plain
 from agentsession.adapters.adk._tap import TappedSessions
+from agentsession.adapters.adk._telemetry import without_content
 from agentsession.adapters.base import BaseExecutor, BaseSession, RunContext, RunResult
 from agentsession.protocol import (
     AgentSessionError,
@@ -421,6 +422,7 @@ class AdkExecutor(BaseExecutor):
 
     async def _consume(self, live: LiveRun, content: types.Content) -> None:
         config = RunConfig(
+            telemetry=without_content(),
             streaming_mode=StreamingMode.NONE if live.ctx.options.streaming is False else StreamingMode.SSE,
             max_llm_calls=_UNLIMITED,  # counted by turn, not by run: see ``_model_calls``
             tool_thread_pool_config=(

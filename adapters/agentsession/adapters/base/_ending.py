@@ -244,7 +244,8 @@ class Ending:
         turns, machine = self._session.turns, self._machine
         self.mute(turns.run)
         self._session.answers.secrets.clear()
-        stream_id, _ = self._recorder.begin_stream(cast(str, machine.turn_id))
+        options = turns.run.options if turns.run is not None else self._session.options.execution
+        stream_id, _ = turns.begin_stream(cast(str, machine.turn_id), options)
         for event in settle_requests(machine.requests.values()):
             self._recorder.record(event)
         self.end(reason, {"cause": cause})

@@ -26,7 +26,7 @@ import logging
 import os
 import secrets
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
@@ -249,7 +249,10 @@ class BaseExecutor:
 
     def start_run(self, session: BaseSession, run: Run) -> None:
         """Start the task of a run."""
-        self.task_group.start_soon(self._run_main, session, run, name=f"agentsession run {run.turn_id}")
+        with (
+            session.spans.attached() if session.spans is not None else nullcontext()
+        ):  # a task keeps the context it began in
+            self.task_group.start_soon(self._run_main, session, run, name=f"agentsession run {run.turn_id}")
 
     async def _run_main(self, session: BaseSession, run: Run) -> None:
         outcome = Outcome(cancelled=True)

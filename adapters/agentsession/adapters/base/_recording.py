@@ -17,6 +17,7 @@ from agentsession.adapters.base._flushing import Flusher
 from agentsession.adapters.base._log import EventLog
 from agentsession.adapters.base._readers import LogReader, LogStream
 from agentsession.adapters.base._stamping import delta, delta_template, stamp
+from agentsession.adapters.base._telemetry import StreamSpans
 from agentsession.protocol import (
     AgentSessionError,
     CursorGone,
@@ -76,6 +77,8 @@ class Recorder:
         """Idempotency key → turn id, and the seq before its first event."""
         self.on_response: Callable[[ToolResponse | ElicitationResponse], None] | None = None
         """Told of every response, in the step that records it."""
+        self.spans: StreamSpans | None = None
+        """Told of what is recorded, if somebody may trace it."""
         self._ends: dict[str, int] = {}
         """The seq of each stream's end."""
         self._clock = EventClock(now)
@@ -150,6 +153,8 @@ class Recorder:
         note = _NOTES.get(made.type)
         if note is not None:
             note(self, made)
+        if self.spans is not None and made.type in _TRACED:
+            self.spans.note(made)
         self.flusher.append(made)
         return made
 
@@ -286,6 +291,19 @@ class Recorder:
         if events:
             self._clock.start_after(events[-1].timestamp)
 
+
+_TRACED: Final = frozenset(
+    {
+        "elicitation_request",
+        "elicitation_response",
+        "error",
+        "stream_end",
+        "tool_decision",
+        "tool_request",
+        "tool_response",
+    }
+)
+"""Types of events that spans begin or end with."""
 
 _NOTES: Final[Mapping[str, Callable[[Recorder, Any], None]]] = {
     "tool_request": Recorder._note_tool_request,

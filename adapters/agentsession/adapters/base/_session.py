@@ -26,6 +26,7 @@ from agentsession.adapters.base._pending import AnswerBook
 from agentsession.adapters.base._readers import LogReader, LogStream
 from agentsession.adapters.base._recording import Recorder
 from agentsession.adapters.base._run import Outcome, Reply, Run
+from agentsession.adapters.base._telemetry import stream_spans
 from agentsession.adapters.base._turns import Steer, Turns
 from agentsession.protocol import (
     AbortResult,
@@ -101,6 +102,7 @@ class BaseSession:
             store=store,
             on_failure=self._stop,
         )
+        self.spans = self.recorder.spans = stream_spans(executor.descriptor.name, key.session_id)
         self.answers = AnswerBook(self)
         self.ending = Ending(self)
         self.turns = Turns(self)
@@ -350,6 +352,8 @@ class BaseSession:
         if self._released:
             return
         self._released = True
+        if self.spans is not None:
+            self.spans.close()
         self.executor.forget(self)
         # Shielded: a caller that is cancelled in here would leave the record locked for the life of the process.
         with anyio.CancelScope(shield=True):

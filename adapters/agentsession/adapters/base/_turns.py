@@ -95,7 +95,7 @@ class Turns:
         if machine.state == "input_required":
             self._session.ending.settle_turn("aborted", "superseded")
         after = recorder.seq
-        stream_id, turn_id = recorder.begin_stream()
+        stream_id, turn_id = self.begin_stream(None, merged)
         run = Run(turn_id=turn_id, message=message, answers={}, options=merged, previous=self.unfinished())
         self.run = run
         if key is not None:
@@ -112,6 +112,13 @@ class Turns:
         self._executor.start_run(self._session, run)
         self._session.ending.watch_deadline(turn_id, deadline_ms)
         return recorder.stream_reader(stream_id, turn_id, after)
+
+    def begin_stream(self, turn_id: str | None, options: ExecutionOptions) -> tuple[str, str]:
+        """The ids of a stream that begins (see ``Recorder.begin_stream``); its span begins with it."""
+        stream_id, turn_id = self._recorder.begin_stream(turn_id)
+        if self._session.spans is not None:
+            self._session.spans.begin(stream_id, turn_id, options.trace_context)
+        return stream_id, turn_id
 
     def _reattach(self, key: str) -> LogStream:
         """The turn that this message started before: its running stream, or the last one it had."""
@@ -148,7 +155,8 @@ class Turns:
             )
         deadline_ms = None if options is None else self._session.ending.deadline_of(options)
         after = recorder.seq
-        stream_id, turn_id = recorder.begin_stream(cast(str, machine.turn_id))
+        base = self.run.options if self.run is not None else self._session.options.execution
+        stream_id, turn_id = self.begin_stream(cast(str, machine.turn_id), self.merged(options, base))
         for answer, receipt in zip(answers, receipts, strict=True):
             if receipt.ok:
                 self._answers.keep(answer)

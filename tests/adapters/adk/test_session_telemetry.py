@@ -1,0 +1,166 @@
+"""ADK's own spans hang under the span of the session's stream, in every shape of agent, and hold no content."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from google.adk.agents import ParallelAgent
+from google.adk.tools.agent_tool import AgentTool
+from opentelemetry import trace
+from tests.adapters.adk.driving import agent, driven, host_tool
+from tests.tracing import scope, traced
+
+from agentsession.adapters.adk import call, say
+from agentsession.adapters.adk._telemetry import SWITCHES, without_content
+from agentsession.protocol import result
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # ADK's own parallel agent
+]
+
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+async def test_all_of_adks_spans_are_in_the_callers_trace_under_the_streams_span() -> None:
+    def write(path: str) -> str:
+        """Write."""
+        with trace.get_tracer("user").start_as_current_span("inside the tool"):
+            return path
+
+    root = agent(call("write", {"path": "a"}, id="c1"), say("done"), tools=[write])
+    with traced() as told:
+        async with driven(root, execution={"trace_context": {"traceparent": PARENT}}) as driver:
+            await driver.turn("go")
+        assert {f"{span.context.trace_id:032x}" for span in told.spans if span.context} == {PARENT.split("-")[1]}
+        adks = [span for span in told.spans if scope(span) == "gcp.vertex.agent"]
+        assert {span.name for span in adks} >= {
+            "invoke_workflow root",
+            "invoke_agent root",
+            "generate_content scripted",
+            "execute_tool write",
+        }
+        assert {told.above(span)[-1] for span in adks} == {"ours:invoke_agent root"}
+        (inside,) = told.named("inside the tool")
+        assert told.above(inside)[0] == "execute_tool write"
+
+
+async def test_a_run_that_is_kept_open_stays_under_its_first_stream_which_the_next_is_linked_to() -> None:
+    root = agent(call("look", id="c1"), say("done"))
+    with traced() as told:
+        async with driven(root, tools=[host_tool("look")]) as driver:
+            await driver.stream("go")
+            await driver.stream(result(driver.pending("look"), 1))
+        one, two = told.ours("invoke_agent root")
+        (invocation,) = told.named("invoke_workflow root")
+        assert invocation.parent is not None
+        assert invocation.parent.span_id == one.context.span_id  # type: ignore[union-attr]
+        assert [link.context.span_id for link in two.links] == [one.context.span_id]  # type: ignore[union-attr]
+
+
+async def test_a_run_that_is_entered_again_is_under_the_stream_that_enters_it() -> None:
+    root = agent(call("look", id="c1"), say("done"))
+    with traced() as told:
+        async with driven(root, tools=[host_tool("look")], parked=True) as driver:
+            await driver.stream("go")
+            await driver.stream(result(driver.pending("look"), 1))
+        streams = [span.context.span_id for span in told.ours("invoke_agent root")]  # type: ignore[union-attr]
+        assert [span.parent.span_id for span in told.named("invoke_workflow root")] == streams  # type: ignore[union-attr]
+
+
+async def test_spans_of_parallel_branches_hang_under_their_own_agent() -> None:
+    members = [agent(call("look", id=f"c-{name}"), say(name), name=name) for name in ("one", "two")]
+    root = ParallelAgent(name="root", sub_agents=list(members))
+    with traced() as told:
+        async with driven(root, tools=[host_tool("look")]) as driver:
+            await driver.turn("go")
+        looks = [told.above(span) for span in told.named("execute_tool look")]
+        agents = sorted(next(name for name in above if name.startswith("invoke_agent")) for above in looks)
+        assert agents == ["invoke_agent one", "invoke_agent two"]
+        assert {above[-1] for above in looks} == {"ours:invoke_agent root"}
+
+
+async def test_spans_of_a_child_hang_under_the_call_that_runs_it() -> None:
+    child = agent(say("child done"), name="child")
+    root = agent(call("child", {"request": "do it"}, id="c1"), say("done"), tools=[AgentTool(child)])
+    with traced() as told:
+        async with driven(root) as driver:
+            await driver.turn("go")
+        (inner,) = told.named("invoke_agent child")
+        above = told.above(inner)
+        assert "execute_tool child" in above
+        assert above[-1] == "ours:invoke_agent root"
+
+
+async def test_sessions_at_the_same_time_have_traces_of_their_own() -> None:
+    import anyio
+
+    root = agent(*(say("done") for _ in range(8)))
+    with traced() as told:
+        async with driven(root) as driver, anyio.create_task_group() as group:
+
+            async def one() -> None:
+                session = await driver.executor.open()
+                async with session.stream("go") as events:
+                    async for _ in events:
+                        pass
+
+            for _ in range(6):
+                group.start_soon(one)
+        by_trace: dict[int, list[str]] = {}
+        for span in told.spans:
+            by_trace.setdefault(span.context.trace_id, []).append(span.name)  # type: ignore[union-attr]
+        assert len(by_trace) == 6
+        assert len({tuple(sorted(names)) for names in by_trace.values()}) == 1
+
+
+@pytest.mark.parametrize("schema", ["1", "2"])
+async def test_adks_spans_hold_no_prompt_argument_or_result(schema: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ADK_TELEMETRY_SCHEMA_VERSION_OPT_IN", schema)
+    without_content.cache_clear()
+
+    def write(path: str) -> str:
+        """Write."""
+        return "result-4711"
+
+    child = agent(say("answer-4711"), name="child")
+    root = agent(
+        call("write", {"path": "argument-4711"}, id="c1"),
+        call("child", {"request": "request-4711"}, id="c2"),
+        say("answer-4711"),
+        tools=[write, AgentTool(child)],
+    )
+    with traced() as told:
+        async with driven(root) as driver:
+            await driver.turn("prompt-4711")
+        assert told.named("execute_tool write")
+        shown = "".join(span.to_json() for span in told.spans)
+        assert "4711" not in shown
+        assert bool(told.named("call_llm")) == (schema == "1")
+    without_content.cache_clear()
+
+
+@pytest.mark.parametrize("switch", SWITCHES)
+async def test_a_variable_of_the_process_decides_where_it_is_set(switch: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_content.cache_clear()
+    try:
+        assert without_content() is not None
+        without_content.cache_clear()
+        monkeypatch.setenv(switch, "true")
+        assert without_content() is None
+    finally:
+        without_content.cache_clear()
+
+
+async def test_an_abort_ends_the_streams_span_and_what_waits() -> None:
+    with traced() as told:
+        async with driven(agent(call("look", id="c1"), say("never")), tools=[host_tool("look")]) as driver:
+            await driver.stream("go")
+            await driver.session.abort()
+        reasons: list[Any] = [
+            (span.attributes or {})["agentsession.stream_end.reason"] for span in told.ours("invoke_agent root")
+        ]
+        assert reasons == ["input_required", "aborted"]
+        (wait,) = told.ours("agentsession.wait")
+        assert (wait.attributes or {})["agentsession.wait.action"] == "cancelled"
