@@ -22,6 +22,7 @@ from typing import Any, Final, cast, get_args
 from agentsession.protocol import (
     CONTENT_CLASSES,
     EVENT_CLASSES,
+    HOOK_POINTS,
     INPUT_CLASSES,
     RESERVED_RULES,
     RULES,
@@ -32,8 +33,11 @@ from agentsession.protocol import (
     Constraints,
     Decision,
     Event,
+    HookOutcome,
+    HookPayload,
     Metadata,
     Model,
+    ModelContent,
     ToolAnnotations,
     ToolDescriptor,
     Trigger,
@@ -135,8 +139,9 @@ def _shape(schema: dict[str, Any]) -> str:
     if "$ref" in schema:
         name = str(schema["$ref"]).rpartition("/")[2]
         return f"[{name}](#{name.lower()})" if name in _DESCRIBED else name
-    if "anyOf" in schema:
-        names = [_shape(choice) for choice in schema["anyOf"]]
+    choices = schema.get("anyOf") or schema.get("oneOf")
+    if choices:
+        names = [_shape(choice) for choice in choices if choice.get("type") != "null"]
         return "[content part](#content-parts)" if any("UnknownPart" in name for name in names) else " or ".join(names)
     if schema.get("type") == "array":
         return f"list of {_shape(schema['items'])}"
@@ -144,7 +149,7 @@ def _shape(schema: dict[str, Any]) -> str:
 
 
 def _table(cls: type[Model], leave_out: frozenset[str] = frozenset()) -> list[str]:
-    schema: dict[str, Any] = wire_schema()["$defs"][cls.__name__]
+    schema: dict[str, Any] = wire_schema()["$defs"].get(cls.__name__) or cls.model_json_schema(by_alias=True)
     docs = _field_docs(cls)
     lines = ["", "| field | type | | meaning |", "|---|---|---|---|"]
     for name, field in cls.model_fields.items():
@@ -218,6 +223,38 @@ def events() -> str:
     return "\n".join(lines) + "\n"
 
 
+def hooks() -> str:
+    """``docs/reference/hooks.md``: every hook point, what it is told and what it may answer."""
+    common = frozenset(field.alias or name for name, field in HookPayload.model_fields.items())
+    lines = [
+        "# Hooks",
+        "",
+        "What a host's interceptor is told at each point of a session's life, and what its answer does.",
+        "How to write one is in [Use hooks](../how-to/use-hooks.md); why they are so is in `decisions/0016-hooks.md`.",
+        "",
+        "<!-- Made by `make docs`. Edit protocol/agentsession/protocol/_hooks.py, not this file. -->",
+        "",
+        "| point | payload | change | a block | a failure of the hook |",
+        "|---|---|---|---|---|",
+    ]
+    for name, point in HOOK_POINTS.items():
+        change = f"`{point.change.__name__}`" if point.change is not None else "nothing"
+        failure = "blocks" if point.fails_closed else "lets pass"
+        lines.append(
+            f"| `{name}` | `{point.payload.__name__}` | {change} | {point.block or 'is a failure'} | {failure} |"
+        )
+    lines += ["", "At `after_agent` changed content is said in addition; at `on_model_error` it is the answer."]
+    lines += ["", "## Fields of every payload", *_table(HookPayload, frozenset()), "", "## Payloads"]
+    payloads = {point.payload.__name__: point.payload for point in HOOK_POINTS.values()}
+    for name, payload in payloads.items():
+        lines += _section("###", name, payload, common)
+    lines += ["", "## Outcome and changes"]
+    changes = {point.change.__name__: point.change for point in HOOK_POINTS.values() if point.change is not None}
+    for name, answer in {"HookOutcome": HookOutcome, **changes, "ModelContent": ModelContent}.items():
+        lines += _section("###", name, answer)
+    return "\n".join(lines).replace("(#content-parts)", "(events.md#content-parts)") + "\n"
+
+
 def schema() -> str:
     """``docs/reference/agentsession.schema.json``: the published JSON Schema of the wire."""
     return json.dumps(wire_schema(), indent=2, ensure_ascii=False) + "\n"
@@ -228,6 +265,7 @@ GENERATED: Final[dict[str, Callable[[], str]]] = {
     "docs/reference/lifecycle.md#transitions": transitions,
     "docs/reference/lifecycle.md#diagram": diagram,
     "docs/reference/events.md": events,
+    "docs/reference/hooks.md": hooks,
     "docs/reference/agentsession.schema.json": schema,
 }
 """A document, or ``document#NAME`` for the marked part of one, and what writes it."""

@@ -164,3 +164,19 @@ async def test_an_abort_ends_the_streams_span_and_what_waits() -> None:
         assert reasons == ["input_required", "aborted"]
         (wait,) = told.ours("agentsession.wait")
         assert (wait.attributes or {})["agentsession.wait.action"] == "cancelled"
+
+
+async def test_adk_writes_the_text_of_an_exception_into_its_spans_as_the_guide_says() -> None:
+    """Not ours to mend: when this fails, ADK has stopped, and docs/how-to/trace-sessions.md can say so."""
+
+    def broken() -> str:
+        raise RuntimeError("key=sk-123")
+
+    root = agent(call("broken", id="c1"), RuntimeError("key=sk-456"), tools=[broken])
+    with traced() as told:
+        async with driven(root) as driver:
+            await driver.turn("go")
+        ours = "".join(span.to_json() for span in told.spans if scope(span) == "agentsession")
+        adks = "".join(span.to_json() for span in told.spans if scope(span) == "gcp.vertex.agent")
+        assert "sk-" not in ours
+        assert "sk-456" in adks

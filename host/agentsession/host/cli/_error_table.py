@@ -233,6 +233,12 @@ _SESSIONS: Final = (
         "Look for blocking code in the agent or its tools.",
     ),
     ErrorEntry(
+        "hook-blocked",
+        "A hook of the host does not allow the session.",
+        "The host's interceptor answered `block` at `session_start`; the error says which hook it was.",
+        "Do what the hook's message says, or open the session without that hook.",
+    ),
+    ErrorEntry(
         "connection-lost",
         "The executor vanished while its events were read.",
         "The process or the connection that ran the agent is gone.",
