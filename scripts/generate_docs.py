@@ -250,7 +250,8 @@ def hooks() -> str:
         lines += _section("###", name, payload, common)
     lines += ["", "## Outcome and changes"]
     changes = {point.change.__name__: point.change for point in HOOK_POINTS.values() if point.change is not None}
-    for name, answer in {"HookOutcome": HookOutcome, **changes, "ModelContent": ModelContent}.items():
+    answers: dict[str, type[Model]] = {"HookOutcome": HookOutcome, **changes, "ModelContent": ModelContent}
+    for name, answer in answers.items():
         lines += _section("###", name, answer)
     return "\n".join(lines).replace("(#content-parts)", "(events.md#content-parts)") + "\n"
 

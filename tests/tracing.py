@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, Sampler, SamplingResult
 
-__all__ = ["Traced", "traced"]
+__all__ = ["Traced", "given", "parent_id", "scope", "span_id", "traced"]
 
 
 class _Switch(Sampler):
@@ -61,6 +61,21 @@ class Traced:
             span = by_id[span.parent.span_id]
             out.append(f"ours:{span.name}" if scope(span) == "agentsession" else span.name)
         return out
+
+
+def given(span: ReadableSpan) -> dict[str, Any]:
+    """A span's attributes."""
+    return dict(span.attributes or {})
+
+
+def span_id(span: ReadableSpan) -> int:
+    assert span.context is not None
+    made: int = span.context.span_id
+    return made
+
+
+def parent_id(span: ReadableSpan) -> int | None:
+    return span.parent.span_id if span.parent is not None else None
 
 
 def scope(span: ReadableSpan) -> str:

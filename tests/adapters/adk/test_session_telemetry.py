@@ -9,7 +9,7 @@ from google.adk.agents import ParallelAgent
 from google.adk.tools.agent_tool import AgentTool
 from opentelemetry import trace
 from tests.adapters.adk.driving import agent, driven, host_tool
-from tests.tracing import scope, traced
+from tests.tracing import given, parent_id, scope, span_id, traced
 
 from agentsession.adapters.adk import call, say
 from agentsession.adapters.adk._telemetry import SWITCHES, without_content
@@ -54,9 +54,8 @@ async def test_a_run_that_is_kept_open_stays_under_its_first_stream_which_the_ne
             await driver.stream(result(driver.pending("look"), 1))
         one, two = told.ours("invoke_agent root")
         (invocation,) = told.named("invoke_workflow root")
-        assert invocation.parent is not None
-        assert invocation.parent.span_id == one.context.span_id  # type: ignore[union-attr]
-        assert [link.context.span_id for link in two.links] == [one.context.span_id]  # type: ignore[union-attr]
+        assert parent_id(invocation) == span_id(one)
+        assert [link.context.span_id for link in two.links] == [span_id(one)]
 
 
 async def test_a_run_that_is_entered_again_is_under_the_stream_that_enters_it() -> None:
@@ -65,8 +64,8 @@ async def test_a_run_that_is_entered_again_is_under_the_stream_that_enters_it() 
         async with driven(root, tools=[host_tool("look")], parked=True) as driver:
             await driver.stream("go")
             await driver.stream(result(driver.pending("look"), 1))
-        streams = [span.context.span_id for span in told.ours("invoke_agent root")]  # type: ignore[union-attr]
-        assert [span.parent.span_id for span in told.named("invoke_workflow root")] == streams  # type: ignore[union-attr]
+        streams = [span_id(span) for span in told.ours("invoke_agent root")]
+        assert [parent_id(span) for span in told.named("invoke_workflow root")] == streams
 
 
 async def test_spans_of_parallel_branches_hang_under_their_own_agent() -> None:
@@ -110,7 +109,8 @@ async def test_sessions_at_the_same_time_have_traces_of_their_own() -> None:
                 group.start_soon(one)
         by_trace: dict[int, list[str]] = {}
         for span in told.spans:
-            by_trace.setdefault(span.context.trace_id, []).append(span.name)  # type: ignore[union-attr]
+            assert span.context is not None
+            by_trace.setdefault(span.context.trace_id, []).append(span.name)
         assert len(by_trace) == 6
         assert len({tuple(sorted(names)) for names in by_trace.values()}) == 1
 
@@ -158,12 +158,10 @@ async def test_an_abort_ends_the_streams_span_and_what_waits() -> None:
         async with driven(agent(call("look", id="c1"), say("never")), tools=[host_tool("look")]) as driver:
             await driver.stream("go")
             await driver.session.abort()
-        reasons: list[Any] = [
-            (span.attributes or {})["agentsession.stream_end.reason"] for span in told.ours("invoke_agent root")
-        ]
+        reasons: list[Any] = [given(span)["agentsession.stream_end.reason"] for span in told.ours("invoke_agent root")]
         assert reasons == ["input_required", "aborted"]
         (wait,) = told.ours("agentsession.wait")
-        assert (wait.attributes or {})["agentsession.wait.action"] == "cancelled"
+        assert given(wait)["agentsession.wait.action"] == "cancelled"
 
 
 async def test_adk_writes_the_text_of_an_exception_into_its_spans_as_the_guide_says() -> None:

@@ -51,7 +51,7 @@ def _quiet(method: Callable[Concatenate[OtelSpans, P], None]) -> Callable[Concat
         except Exception:  # logged; telemetry must not change what happens
             _logger.debug("session %s: a span was lost", self.session_id, exc_info=True)
 
-    return quiet
+    return quiet  # type: ignore[return-value]  # mypy names its first argument, the others do not
 
 
 class OtelSpans:
