@@ -14,11 +14,27 @@ from agentsession.adapters.adk._calls import CallKind
 from agentsession.adapters.adk._values import is_mapping, is_object, lossy_json, redact
 from agentsession.protocol import REDACTED, repair_text
 
-__all__ = ["CONFIRMATION", "CREDENTIAL", "INPUT", "answer_of", "hint_of", "kind_of", "original_id", "question_of"]
+__all__ = [
+    "CONFIRMATION",
+    "CREDENTIAL",
+    "INLINE_INPUT",
+    "INPUT",
+    "answer_of",
+    "asks",
+    "hint_of",
+    "kind_of",
+    "original_id",
+    "question_of",
+]
 
 CONFIRMATION: Final = "adk_request_confirmation"
 CREDENTIAL: Final = "adk_request_credential"
 INPUT: Final = "adk_request_input"
+INLINE_INPUT: Final = "agentsession_request_input"
+"""The name that a call of ``adk_request_input`` has inside ADK while its answer is waited for in the run that made it.
+
+By its own name ADK takes the call for one that pauses its run, and skips what a pipeline has left when it is answered.
+"""
 
 _FOR_PROGRAMS: Final = "by responding with a FunctionResponse"
 """Marks the hint that ADK writes when the tool gave none: it tells a client what to send, not a person what is up."""
@@ -30,11 +46,18 @@ _KINDS: Final[dict[str, CallKind]] = {
 }
 
 
+def asks(name: str) -> bool:
+    """Whether a call of this name may be a question rather than a tool."""
+    return name == INLINE_INPUT or name in _KINDS
+
+
 def kind_of(name: str | None, args: object, long_running: bool) -> CallKind:
     """What a call is. A model may invent these names too, with any shape: such a call is a tool call like any other.
 
     ADK lists the calls that it makes itself as long-running; those of a name that no tool has it does not.
     """
+    if name == INLINE_INPUT:
+        return "clarification"
     kind = _KINDS.get(name or "")
     if kind is None:
         return "tool"

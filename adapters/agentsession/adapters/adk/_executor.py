@@ -55,7 +55,13 @@ from agentsession.adapters.adk._history import (
 from agentsession.adapters.adk._live import LiveRun
 from agentsession.adapters.adk._replies import said_parts
 from agentsession.adapters.adk._session_state import AdkSessionState
-from agentsession.adapters.adk._setup import app_of, check_agent, check_host_tools, is_plain
+from agentsession.adapters.adk._setup import (
+    app_of,
+    check_agent,
+    check_host_tools,
+    check_same_tree,
+    is_resumable,
+)
 from agentsession.adapters.adk._tap import TappedSessions
 from agentsession.adapters.adk._telemetry import without_content
 from agentsession.adapters.base import BaseExecutor, BaseSession, RunContext, RunResult
@@ -63,6 +69,8 @@ from agentsession.protocol import (
     AgentSessionError,
     ConfigurationError,
     Error,
+    Event,
+    Initialize,
     InvalidInput,
     Message,
     MessageInput,
@@ -70,6 +78,7 @@ from agentsession.protocol import (
     RecordStore,
     SessionConfig,
     SessionNotFound,
+    StreamEnd,
     as_content,
 )
 
@@ -130,9 +139,9 @@ class AdkExecutor(BaseExecutor):
         self.exposes_tool_errors = exposes_tool_errors
         self.allows_uncontrolled = allows_uncontrolled
         self.tool_threads = tool_threads
-        self._plain = is_plain(app.root_agent)
+        self._resumable = is_resumable(app)
         lasting = not isinstance(self.session_service, InMemorySessionService)
-        capabilities = [*ADK_CAPABILITIES, *_ALWAYS, *(("resume",) if lasting and self._plain else ())]
+        capabilities = [*ADK_CAPABILITIES, *_ALWAYS, *(("resume",) if lasting and self._resumable else ())]
         self.descriptor = describe_agent(app.root_agent, capabilities=list(dict.fromkeys(capabilities)))
         self._tapped = TappedSessions(self.session_service, self._before_append)
         self._runner = Runner(
@@ -183,6 +192,13 @@ class AdkExecutor(BaseExecutor):
         lasting = {key: value for key, value in given.items() if not key.startswith(State.TEMP_PREFIX)}
         await self._history.begin(session.user_id, session.session_id, lasting, session.recorder.seq)
         state.state_changes = {key: value for key, value in given.items() if key not in lasting}
+
+    def check_record(self, events: Sequence[Event]) -> None:
+        """A turn that waits goes on only in the tree of agents that it waits in."""
+        first = events[0]
+        end = next((event for event in reversed(events) if isinstance(event, StreamEnd)), None)
+        if isinstance(first, Initialize) and first.descriptor is not None and end is not None and end.pending:
+            check_same_tree(first.descriptor, self.descriptor)
 
     async def on_load(self, session: BaseSession) -> None:
         """Find ADK's session again, and ADK's ids for the record's requests; finish a rewind that was cut off."""
@@ -284,7 +300,7 @@ class AdkExecutor(BaseExecutor):
                 options=session.options.execution,
                 parked=self.parked,
                 exposes_errors=self.exposes_tool_errors,
-                is_plain=self._plain,
+                is_resumable=self._resumable,
                 allows_uncontrolled=self.allows_uncontrolled,
             )
         return state

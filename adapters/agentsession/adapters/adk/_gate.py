@@ -104,7 +104,7 @@ class GatePlugin(BasePlugin):
     async def after_model_callback(
         self, *, callback_context: CallbackContext, llm_response: LlmResponse
     ) -> LlmResponse | None:
-        if llm_response.partial:
+        if llm_response.partial and not _holds_calls(llm_response):
             return None  # a long answer is thousands of these
         live = current_run()
         if live is not None:
@@ -173,6 +173,11 @@ class TailPlugin(BasePlugin):
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, error: Exception
     ) -> dict[str, Any] | None:
         return _error_result(tool, tool_context, error)
+
+
+def _holds_calls(response: LlmResponse) -> bool:
+    parts = response.content.parts if response.content is not None else None
+    return any(part.function_call is not None for part in parts or ())
 
 
 def _error_result(tool: BaseTool, tool_context: ToolContext, error: BaseException) -> dict[str, Any] | None:

@@ -73,6 +73,10 @@ class _Told:
         """ADK's ids of the calls that its session holds without a response."""
         return self._calls.keys()
 
+    def name_of(self, call: Call) -> str:
+        """The name that ADK's session has for an open call: ADK takes no answer under another."""
+        return self._calls[call.adk_id][1].name or call.name
+
     def respond(self, call: Call, response: types.FunctionResponse, *, special: bool) -> None:
         """ADK is given this response."""
         self.answered.add(call.adk_id)
@@ -159,6 +163,7 @@ class Handover:
     ) -> None:
         """An answer that ADK takes as the response to a call of its session."""
         response = function_response(call, answer)
+        response.name = told.name_of(call)
         settled = told.settled.get(call.request_id)
         if settled is not None:
             response.response = recorded_result(settled)

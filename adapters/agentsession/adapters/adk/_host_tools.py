@@ -1,4 +1,4 @@
-"""The host's tools as ADK sees them: proxies that ask the host and wait.
+"""The host's tools, and the agent's questions, as ADK sees them: proxies that ask the host and wait.
 
 Not for: running anything. Rules carried: TOOL-05 (the executor never runs a tool of the host), TOOL-11.
 May import: ``agentsession.protocol``, google.adk, ``_live`` at run time.
@@ -16,9 +16,10 @@ from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
+from agentsession.adapters.adk._elicit import INLINE_INPUT
 from agentsession.protocol import ToolDescriptor
 
-__all__ = ["HostTool"]
+__all__ = ["HostTool", "InlineInput"]
 
 _ANY_OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
 
@@ -48,3 +49,14 @@ class HostTool(BaseTool):
         if live is None:
             return {"error": "blocked: this tool runs only in a session of the host"}
         return await live.tools.host_result(self, args, tool_context)
+
+
+class InlineInput(BaseTool):
+    """The agent's question to a person, waited for inside ADK's run: a call like any other, which pauses nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(name=INLINE_INPUT, description="Asks the user.")
+
+    async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
+        """Nobody was asked: the gate gives the answer before this is reached."""
+        return {"error": "blocked: this question is asked only in a session of the host"}

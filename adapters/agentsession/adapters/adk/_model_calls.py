@@ -6,6 +6,7 @@ May import: ``agentsession.protocol``, the modules beside it, google.adk.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from google.adk.agents.callback_context import CallbackContext
@@ -15,8 +16,9 @@ from google.adk.models.llm_response import LlmResponse
 from google.genai import types
 
 from agentsession.adapters.adk._brackets import agent_key
+from agentsession.adapters.adk._elicit import INLINE_INPUT, INPUT
 from agentsession.adapters.adk._events import usage_event
-from agentsession.adapters.adk._host_tools import HostTool
+from agentsession.adapters.adk._host_tools import HostTool, InlineInput
 from agentsession.adapters.adk._replies import said_parts
 from agentsession.protocol import Error
 
@@ -58,6 +60,9 @@ class ModelCalls:
             live.stop(*stop)
             return LlmResponse(error_code="AGENTSESSION_STOPPED", error_message=stop[1].message)
         self._offer_host_tools(request, is_child=is_child)
+        if INPUT in request.tools_dict and not (state.parked and not is_child):
+            request.tools_dict[INLINE_INPUT] = InlineInput()
+        _rename_calls(request.contents, INLINE_INPUT, INPUT)  # the model knows it by the name that it was offered under
         state.know_tools(context.agent_name, request.tools_dict.values())
         model = state.model_of(live.ctx.options)
         if model is not None:
@@ -71,10 +76,14 @@ class ModelCalls:
         return await live.hooks.before_model(context, request) if live.hooks is not None else None
 
     def after(self, context: CallbackContext, response: LlmResponse) -> None:
-        """After a whole response: its calls are put right, and its usage is told where ADK would drop it."""
+        """After a response: its calls are put right, and its usage is told where ADK would drop it."""
         if response.content is None:
             self._tell_dropped_usage(context, response)
-        elif not response.partial:
+            return
+        _rename_calls([response.content], INLINE_INPUT, INPUT)
+        if self._live.state.offers(context.agent_name, INLINE_INPUT):
+            _rename_calls([response.content], INPUT, INLINE_INPUT)
+        if not response.partial:
             self._put_calls_right(response.content)
 
     def _tell_dropped_usage(self, context: CallbackContext, response: LlmResponse) -> None:
@@ -179,6 +188,15 @@ class ModelCalls:
                 # SQLite reloads in the order of timestamps, and ADK has stamped the model's event already.
                 event.timestamp = last + 1e-6
             await invocation.session_service.append_event(session=invocation.session, event=event)
+
+
+def _rename_calls(contents: Iterable[types.Content], name: str, to: str) -> None:
+    """Give calls and responses of one name another, in place."""
+    for content in contents:
+        for part in content.parts or ():
+            made = part.function_call or part.function_response
+            if made is not None and made.name == name:
+                made.name = to
 
 
 def _limit(code: str, message: str) -> Error:

@@ -13,7 +13,7 @@ from google.genai import types
 
 from agentsession.adapters.adk._calls import Call, CallBook
 from agentsession.adapters.adk._content import parts_to_content
-from agentsession.adapters.adk._elicit import answer_of, hint_of, kind_of, original_id, question_of
+from agentsession.adapters.adk._elicit import answer_of, asks, hint_of, kind_of, original_id, question_of
 from agentsession.adapters.adk._errors import ABORTED_CODE
 from agentsession.adapters.adk._events import code_of, problem_event, with_marks
 from agentsession.adapters.adk._stream import ArgsWriter, MessageBuffer, StreamedCall
@@ -90,8 +90,8 @@ class Requests:
             last.complete = True
             text += last.writer.finish()
         needs = self._needed(last.name, False)
-        if not text or needs is None:
-            return []
+        if not text or needs is None or asks(last.name):
+            return []  # a question is shown when it is whole
         return [
             ToolRequest(
                 request_id=last.request_id,

@@ -15,7 +15,7 @@ from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.tool_confirmation import ToolConfirmation
 
 from agentsession.adapters.adk._calls import Call
-from agentsession.adapters.adk._elicit import CONFIRMATION, CREDENTIAL, INPUT
+from agentsession.adapters.adk._elicit import CONFIRMATION, CREDENTIAL, INLINE_INPUT, INPUT
 from agentsession.adapters.adk._history import unapplied_state
 from agentsession.adapters.adk._host_tools import HostTool
 from agentsession.adapters.adk._reentry import is_gate
@@ -36,7 +36,7 @@ from agentsession.protocol import (
 
 __all__ = ["STEERING_NAMES", "AdkSessionState", "is_agent_tool", "steers_adk"]
 
-STEERING_NAMES: Final = CONTROL_TOOLS | {CONFIRMATION, CREDENTIAL, INPUT}
+STEERING_NAMES: Final = CONTROL_TOOLS | {CONFIRMATION, CREDENTIAL, INPUT, INLINE_INPUT}
 """Names of calls that steer ADK itself; nobody is asked about them."""
 
 _STEERING_CLASSES: Final = frozenset({"FinishTaskTool", "SetModelResponseTool"})
@@ -68,7 +68,7 @@ class AdkSessionState:
         options: ExecutionOptions,
         parked: bool,
         exposes_errors: bool,
-        is_plain: bool,
+        is_resumable: bool,
         allows_uncontrolled: bool,
     ) -> None:
         self.user_id = user_id
@@ -78,8 +78,8 @@ class AdkSessionState:
         self.parked = parked
         """Host tools end ADK's run instead of keeping it open."""
         self.exposes_errors = exposes_errors
-        self.is_plain = is_plain
-        """There is no pipeline in the tree: ADK finds its way back into a run that has ended."""
+        self.is_resumable = is_resumable
+        """ADK finds its way back into a run that has ended: there is no pipeline, or one that keeps its place."""
         self.allows_uncontrolled = allows_uncontrolled
         self.host_tools: dict[str, ToolDescriptor] = {tool.name: tool for tool in options.tools or ()}
         self.gates_tools = options.host_tool_execution is not False
@@ -170,6 +170,10 @@ class AdkSessionState:
             del self._tools[key]
         for tool in tools:
             self._tools[(agent, tool.name)] = tool
+
+    def offers(self, agent: str, name: str) -> bool:
+        """Whether the agent's last model call had a tool of this name."""
+        return (agent, name) in self._tools
 
     def needs(self, name: str, long_running: bool) -> str | None:
         """What a call of the present speaker needs. A name that no tool has needs nothing: ADK answers it."""
@@ -273,7 +277,7 @@ class AdkSessionState:
     def is_volatile(self, request: RequestState) -> bool:
         """Whether a waiting request lives only in a run that is kept open, and ADK cannot be led into it again."""
         call = self.translator.book.get(request.id)
-        if call is None or not self.is_plain or call.thread_id is not None or request.id in self.of_children:
+        if call is None or not self.is_resumable or call.thread_id is not None or request.id in self.of_children:
             return True  # no event announced it, or it is of an agent that ADK does not find again
         if call.kind == "tool_confirmation":
             tool = self.translator.book.get(call.tool_request_id or "")

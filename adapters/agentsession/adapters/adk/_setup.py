@@ -21,9 +21,17 @@ from agentsession.adapters.adk._session_state import STEERING_NAMES, steers_adk
 from agentsession.adapters.adk._tools_schema import as_tool
 from agentsession.protocol import AgentDescriptor, ConfigurationError, ToolDescriptor
 
-__all__ = ["app_of", "check_agent", "check_host_tools", "is_plain"]
+__all__ = [
+    "app_of",
+    "check_agent",
+    "check_host_tools",
+    "check_same_tree",
+    "is_plain",
+    "is_resumable",
+]
 
 _ELSEWHERE: Final = frozenset({"RemoteA2aAgent", "LangGraphAgent", "ManagedAgent"})
+_PIPELINES: Final = frozenset({"LoopAgent", "SequentialAgent"})
 _OPT_IN: Final = "pass allows_uncontrolled=True to say that this is meant"
 _AT_THE_PROVIDER: Final = frozenset(
     {
@@ -106,6 +114,61 @@ def is_plain(agent: Any) -> bool:
     if "LlmAgent" not in {kind.__name__ for kind in type(agent).__mro__}:
         return False
     return all(is_plain(child) for child in below)
+
+
+def is_resumable(app: App) -> bool:
+    """Whether ADK finds its way back into a turn of this app after its run has ended.
+
+    Of plain agents always; of pipelines where the App says so, for then ADK keeps what step it was at.
+    """
+    config = app.resumability_config
+    keeps_its_place = config is not None and config.is_resumable
+    return is_plain(app.root_agent) or (keeps_its_place and all(map(_has_one_place, _tree(app.root_agent, ()))))
+
+
+def _has_one_place(agent: Any) -> bool:
+    """Whether ADK comes back to the one step of it that works.
+
+    Of branches that wait it enters one again and loses the others; of a pipeline that an agent handed over to, it goes
+    on with the step alone.
+    """
+    kind = type(agent)
+    return is_plain(agent) or (kind.__module__.startswith("google.adk.") and kind.__name__ in _PIPELINES)
+
+
+def check_same_tree(recorded: AgentDescriptor, present: AgentDescriptor) -> None:
+    """Raise :class:`ConfigurationError` (``tree-changed``) where a turn that waits would go on in other agents.
+
+    ADK finds its place by the names of the agents: in a tree of another shape it would skip agents without a word.
+    """
+    if recorded.supports("resume") and not present.supports("resume"):
+        raise ConfigurationError(
+            "a turn of this session waits, and the agent given now cannot be resumed",
+            where=f"agent {present.name}",
+            expected="a lasting session service, and an App with is_resumable=True for a pipeline",
+            fix="load it with the agent and services that it was opened with",
+            id="tree-changed",
+        )
+    if _is_pipeline(recorded) and _shape(recorded) != _shape(present):
+        raise ConfigurationError(
+            "a turn of this session waits in a pipeline of another shape",
+            where=f"agent {present.name}",
+            got=_shape(present),
+            expected=_shape(recorded),
+            fix="load it with the agents that it was opened with, and change them when nothing waits",
+            id="tree-changed",
+        )
+
+
+def _is_pipeline(agent: AgentDescriptor) -> bool:
+    pattern = agent.composition.pattern if agent.composition is not None else None
+    return pattern in ("sequential", "parallel", "loop") or any(map(_is_pipeline, agent.sub_agents))
+
+
+def _shape(agent: AgentDescriptor) -> str:
+    pattern = agent.composition.pattern if agent.composition is not None else None
+    below = ", ".join(map(_shape, agent.sub_agents))
+    return f"{agent.name}{f' {pattern}' if pattern else ''}{f'({below})' if below else ''}"
 
 
 def _refused(what: str, fix: str) -> ConfigurationError:

@@ -23,7 +23,7 @@ from google.adk.tools.tool_context import ToolContext
 
 from agentsession.adapters.adk._credentials import store_credential
 from agentsession.adapters.adk._elicit import INPUT, question_of
-from agentsession.adapters.adk._host_tools import HostTool
+from agentsession.adapters.adk._host_tools import HostTool, InlineInput
 from agentsession.adapters.adk._replies import (
     DECLINED,
     NO_CREDENTIAL,
@@ -96,7 +96,7 @@ class ToolCalls:
             return None  # a name that no tool has: ADK answers it with an error
         if not isinstance(args, dict):
             return {"error": f"the arguments of {tool.name} must be an object, not {type(args).__name__}"}
-        if tool.name == INPUT and not self._live.state.parked:
+        if isinstance(tool, InlineInput):
             return await self._input(context)
         if steers_adk(tool):
             return _wrong_transfer(tool, args)
@@ -109,6 +109,10 @@ class ToolCalls:
                 return {"error": "blocked: an AgentTool with include_plugins=False cannot be controlled"}
             return None
         return await self._permit(tool, args, context)
+
+    def _is_of_session(self, context: ToolContext) -> bool:
+        """Whether the call is of the session's own agents, not of a child that an AgentTool runs."""
+        return context.session.id == self._live.state.adk_session_id
 
     async def _input(self, context: ToolContext) -> dict[str, Any] | None:
         """The person's answer to an agent's own question, which the call's event has put."""
@@ -274,13 +278,13 @@ class ToolCalls:
         """Put the questions that a tool asked while it ran; the result of its last run, ``None`` if it asked nothing.
 
         ADK would end its run on them: an AgentTool loses the question then, and a pipeline the rest of its steps.
-        Only a credential of a plain agent is asked by ADK itself, because that survives the process; and only the first
-        time, because ADK does not hear a tool that finds what it was given of no use and asks again.
+        Only a credential of an agent that can be resumed is asked by ADK itself, because that survives the process; and
+        only the first time, because ADK does not hear a tool that finds what it was given of no use and asks again.
         """
         actions, call_id = context.actions, context.function_call_id or ""
         changed: dict[str, Any] | None = None
         request_id = self._known_request(context)
-        inline = context.session.id != self._live.state.adk_session_id or not self._live.state.is_plain
+        inline = not self._is_of_session(context) or not self._live.state.is_resumable
         inline = inline or request_id in self._entered_again
         while True:
             confirmation = actions.requested_tool_confirmations.pop(call_id, None)

@@ -141,6 +141,9 @@ class BaseExecutor:
     async def on_open(self, session: BaseSession) -> None:
         """A session is new: make what the agent behind needs for it. An exception refuses the session."""
 
+    def check_record(self, events: Sequence[Event]) -> None:
+        """A record was read to be loaded: raise to refuse it, before anything of it is changed."""
+
     async def on_load(self, session: BaseSession) -> None:
         """A stored session was read and repaired; an exception refuses it."""
 
@@ -422,6 +425,7 @@ class BaseExecutor:
                     fix="delete it, and open a new session",
                 )
             check_version(events[0].protocol_version)
+            self.check_record(events)
             session.recorder.load(events, info.reserved_seq, owner[-4:])
             session.ending.repair()
             await session.stored()
