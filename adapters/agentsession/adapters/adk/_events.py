@@ -15,12 +15,12 @@ from google.genai import types
 from agentsession.adapters.adk._content import parts_to_content
 from agentsession.adapters.adk._errors import error_status, is_error, is_retryable, safe_message
 from agentsession.adapters.adk._values import iso_timestamp, lossy_json, redact, thread_of
-from agentsession.protocol import Custom, Error, Event, JsonError, SessionUpdate, Usage, repair_text
+from agentsession.protocol import REDACTED, Custom, Error, Event, JsonError, SessionUpdate, Usage, repair_text
 
 if TYPE_CHECKING:
     from google.adk.events.event import Event as AdkEvent
 
-__all__ = ["action_events", "code_of", "error_event", "marks_of", "problem_event", "usage_event"]
+__all__ = ["action_events", "code_of", "error_event", "lone_marks", "marks_of", "problem_event", "usage_event"]
 
 _INTERNAL_STATE = "_adk"
 _INTERNAL_METADATA = ("__adk_internal_", "agentsession_")
@@ -49,10 +49,35 @@ def marks_of(event: AdkEvent) -> dict[str, Any]:
         marks["escalate"] = True
     if actions.transfer_to_agent:
         marks["transferToAgent"] = actions.transfer_to_agent
+    if actions.transfer_reason:
+        marks["transferReason"] = actions.transfer_reason
     finish = code_of(event.finish_reason)
     if finish and finish != "STOP":
         marks["finishReason"] = finish
+    if event.model_version and event.usage_metadata is None:  # else the usage says it
+        marks["modelVersion"] = event.model_version
+    marks |= _response_marks(event)
     return {key: repair_text(value) if isinstance(value, str) else value for key, value in marks.items()}
+
+
+def _response_marks(event: AdkEvent) -> dict[str, Any]:
+    """How a response stands with its provider: ids and states of live sessions and of interactions."""
+    found = {
+        "turnComplete": event.turn_complete or None,
+        "turnCompleteReason": code_of(event.turn_complete_reason),
+        "interactionId": event.interaction_id,
+        "interactionStatus": code_of(event.interaction_status),
+        "environmentId": event.environment_id,
+        "liveSessionId": event.live_session_id,
+    }
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def lone_marks(event: AdkEvent, common: Mapping[str, Any]) -> Iterator[Event]:
+    """What an event says that holds nothing but such states: elsewhere they are in ``_meta.adk``."""
+    marks = _response_marks(event)
+    if marks:
+        yield from _custom("response_state", marks, common)
 
 
 def usage_event(
@@ -144,8 +169,12 @@ def action_events(event: AdkEvent, common: Mapping[str, Any]) -> Iterator[Event]
     for kind, value in (
         ("grounding", event.grounding_metadata),
         ("citation", event.citation_metadata),
-        ("logprobs", event.logprobs_result),
+        ("logprobs", _logprobs(event)),
         ("transcription", _transcription(event)),
+        ("context_cache", event.cache_metadata),
+        ("voice_activity", event.voice_activity),
+        ("go_away", event.go_away),
+        ("session_resumption", _resumption(event)),
     ):
         if value is not None:
             yield from _custom(kind, value, common)
@@ -188,6 +217,22 @@ def _compaction(compaction: Any, common: Mapping[str, Any]) -> Iterator[Event]:
         "content": parts,
     }
     yield from _custom("compaction", data, common)
+
+
+def _logprobs(event: AdkEvent) -> Any:
+    """The log probabilities, with their average where the provider gives one."""
+    if event.avg_logprobs is None:
+        return event.logprobs_result
+    result = lossy_json(event.logprobs_result)[0] if event.logprobs_result is not None else None
+    return {**(result if isinstance(result, dict) else {}), "avgLogprobs": event.avg_logprobs}
+
+
+def _resumption(event: AdkEvent) -> Any:
+    """Whether a live session can be resumed; the handle lets its holder into the conversation, so it is not told."""
+    update = event.live_session_resumption_update
+    if update is None or update.new_handle is None:
+        return update
+    return update.model_copy(update={"new_handle": REDACTED})
 
 
 def _transcription(event: AdkEvent) -> dict[str, Any] | None:

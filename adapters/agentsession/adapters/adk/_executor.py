@@ -398,6 +398,7 @@ class AdkExecutor(BaseExecutor):
                 return None  # ADK ended itself by cancelling what waited; the base class closes the stream
         except Exception as error:
             live.drop_error()
+            await live.tell_owed_usage()
             if live.stopped is None:
                 raise
             _logger.info("session %s: ADK's run was stopped, and raised %s", ctx.session_id, type(error).__name__)

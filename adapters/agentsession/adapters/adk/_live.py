@@ -43,6 +43,7 @@ from agentsession.protocol import (
     ToolRequest,
     ToolResponse,
     ToolUpdate,
+    Usage,
 )
 
 __all__ = ["LiveRun", "Stopped", "current_run"]
@@ -220,6 +221,8 @@ class LiveRun:
             return
         if event.source == "agent":
             self.brackets.see_agent_open(event)
+        if isinstance(event, Usage):
+            self.models.told(event)
         if of_child and isinstance(event, (ToolRequest, ElicitationRequest)):
             self.state.of_children.add(event.request_id)
         if isinstance(event, ToolRequest):
@@ -260,6 +263,12 @@ class LiveRun:
         if held is not None and not self.ctx.aborting:
             self.brackets.see_agent_open(held)
             await self.ctx.emit(held)
+
+    async def tell_owed_usage(self) -> None:
+        """ADK's run raised: what its last responses used was spent all the same."""
+        for usage in self.models.owed():
+            if not self.ctx.aborting and self.ctx.open_agents.get(None):
+                await self.ctx.emit(usage)
 
     def drop_error(self) -> None:
         """An exception followed the error event: the exception is reported instead."""

@@ -20,7 +20,7 @@ from agentsession.adapters.adk._elicit import INLINE_INPUT, INPUT
 from agentsession.adapters.adk._events import usage_event
 from agentsession.adapters.adk._host_tools import HostTool, InlineInput
 from agentsession.adapters.adk._replies import said_parts
-from agentsession.protocol import Error
+from agentsession.protocol import Error, Usage
 
 if TYPE_CHECKING:
     from agentsession.adapters.adk._live import LiveRun
@@ -40,6 +40,8 @@ class ModelCalls:
     def __init__(self, live: LiveRun) -> None:
         self._live = live
         self._told: set[str] = set()
+        self._owed: dict[str, tuple[types.GenerateContentResponseUsageMetadata, str | None]] = {}
+        """By agent: the usage of a response of which ADK has not made an event yet."""
 
     async def before(self, context: CallbackContext, request: LlmRequest) -> LlmResponse | None:
         """Before a model call: the host's tools, what the host changed, and what it wants said.
@@ -85,6 +87,18 @@ class ModelCalls:
             _rename_calls([response.content], INPUT, INLINE_INPUT)
         if not response.partial:
             self._put_calls_right(response.content)
+            if response.usage_metadata is not None:
+                self._owed[context.agent_name] = (response.usage_metadata, response.model_version)
+
+    def told(self, usage: Usage) -> None:
+        """The usage of an agent's response was recorded."""
+        self._owed.pop(usage.agent_id or "", None)
+
+    def owed(self) -> list[Usage]:
+        """What responses used that ADK refused after they were made, such as one that does not fit its schema."""
+        owed, self._owed = self._owed, {}
+        made = [usage_event(usage, model, {"agent_id": agent}) for agent, (usage, model) in owed.items()]
+        return [usage for usage in made if usage is not None]
 
     def _tell_dropped_usage(self, context: CallbackContext, response: LlmResponse) -> None:
         """ADK makes no event of a response without content, and with it the call's usage would be gone."""

@@ -25,6 +25,7 @@ from agentsession.adapters.adk._events import (
     code_of,
     common_fields,
     error_event,
+    lone_marks,
     problem_event,
     reports_error,
     usage_event,
@@ -278,7 +279,7 @@ class Translator:
             out += [counted] if counted is not None else []
         out += self._outcome(event, code, answers, [part for part in calls if id(part) in unreadable], common)
         out += action_events(event, common)
-        return out
+        return out or list(lone_marks(event, common))
 
     def _outcome(
         self, event: AdkEvent, code: str | None, answers: bool, dropped: list[types.Part], common: dict[str, Any]
