@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
+from google.adk.agents import ParallelAgent
 from google.adk.agents.base_agent import BaseAgent
 from google.adk.agents.invocation_context import InvocationContext
 from google.adk.events.event import Event as AdkEvent
@@ -305,3 +306,13 @@ async def test_without_a_key_an_answer_that_does_not_fit_is_the_answer() -> None
     async with driven(agent(say("not json"), output_schema=Place)) as driver:
         turn = await driver.stream("go")
         assert (turn.reason, turn.texts) == ("completed", ["not json"])
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # ADK's own parallel agent
+async def test_usage_of_a_branchs_answer_that_does_not_fit_is_told_of_that_branch() -> None:
+    one = agent(say("not json").using(input=5, output=3), name="one", output_schema=Place, output_key="place")
+    root = ParallelAgent(name="root", sub_agents=[one])
+    async with driven(root) as driver:
+        turn = await driver.stream("go")
+        assert turn.reason == "failed"
+        assert [(event.agent_id, event.input_tokens) for event in turn.of("usage")] == [("one", 5)]
