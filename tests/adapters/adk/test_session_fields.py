@@ -130,7 +130,7 @@ def shown(turn: Turn) -> str:
 
 @pytest.mark.parametrize("field", RESPONSES)
 async def test_a_field_of_a_models_response_is_in_the_record(field: str) -> None:
-    given = {"content": TEXT.model_copy(deep=True), field: RESPONSES[field]}
+    given: dict[str, Any] = {"content": TEXT.model_copy(deep=True), field: RESPONSES[field]}
     if field in ("error_code", "error_message"):
         given = {"error_code": "CODE_4711", field: RESPONSES[field]}
     root = agent(raw(LlmResponse(**given)), say("next"))
