@@ -253,6 +253,23 @@ def test_a_nested_field_takes_json() -> None:
     assert answer(take(asked, "y")).content == {"tags": ["a", "b"]}
 
 
+@pytest.mark.parametrize(
+    ("typed", "content"),
+    [
+        ("hello", "hello"),
+        ("5", "5"),
+        ('{"text": "hi"}', {"text": "hi"}),
+        ('{"text": 5}', '{"text": 5}'),
+        ('{"text"', '{"text"'),
+    ],
+)
+def test_a_value_of_several_types_is_an_object_where_it_reads_as_one(typed: str, content: Any) -> None:
+    shape = {"type": "object", "properties": {"text": {"type": "string"}}}
+    asked = form({"type": ["string", "object"], "anyOf": [{"type": "string"}, shape]})
+    take(asked, typed)
+    assert answer(take(asked, "y")).content == content
+
+
 def test_an_address_is_shown_whole() -> None:
     address = "https://example.com/" + "x" * 200
     assert address in joined(form(url=address).block)

@@ -17,6 +17,8 @@ from agentsession.protocol import repair_text
 
 __all__ = [
     "ABORTED_CODE",
+    "MODEL_CALL_CANCELLED",
+    "MODEL_CALL_DECLINED",
     "EndReason",
     "end_reason",
     "error_status",
@@ -30,6 +32,12 @@ EndReason = Literal["completed", "failed", "refusal", "max_tokens", "max_llm_cal
 
 ABORTED_CODE: Final = "INVOCATION_ABORTED"
 """The code under which ADK seals what an abort left open; never an error event (rule CTL-03)."""
+
+MODEL_CALL_DECLINED: Final = "MODEL_CALL_DECLINED"
+"""The code of a model call that the host would not answer."""
+
+MODEL_CALL_CANCELLED: Final = "MODEL_CALL_CANCELLED"
+"""The code of a model call that nobody could or wanted to answer."""
 
 _NOT_ERRORS: Final = frozenset({"", "STOP", "FINISH_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED", "CONTINUATION"})
 _EMPTY: Final = frozenset({"NO_CONTENT", "MODEL_RETURNED_NO_CONTENT"})
@@ -51,6 +59,8 @@ _BAD_CALLS: Final = frozenset({"MALFORMED_FUNCTION_CALL", "TOO_MANY_TOOL_CALLS",
 _STATUS_OF: Final = {
     "MAX_TOKENS": "RESOURCE_EXHAUSTED",
     "LlmCallsLimitExceededError": "RESOURCE_EXHAUSTED",
+    MODEL_CALL_CANCELLED: "CANCELLED",
+    MODEL_CALL_DECLINED: "PERMISSION_DENIED",
     "400": "INVALID_ARGUMENT",
     "401": "UNAUTHENTICATED",
     "403": "PERMISSION_DENIED",
@@ -96,6 +106,8 @@ _SECRET: Final = re.compile(
 """What follows a name that says it is secret: in words, in JSON, in a URL (``?key=`` is that of Google's services)."""
 _MESSAGES: Final = {
     "MAX_TOKENS": "the model stopped at its limit of output tokens",
+    MODEL_CALL_CANCELLED: "nobody answered in the model's place",
+    MODEL_CALL_DECLINED: "the host declined to answer in the model's place",
     "MALFORMED_FUNCTION_CALL": "the model wrote a function call that cannot be read",
     "UNEXPECTED_TOOL_CALL": "the model called a tool where none was offered",
     "TOO_MANY_TOOL_CALLS": "the model called too many tools in a row",

@@ -52,6 +52,7 @@ from agentsession.adapters.adk._history import (
     rewind_events,
     stamp,
 )
+from agentsession.adapters.adk._host_model import MODEL_CALL, model_answer
 from agentsession.adapters.adk._live import LiveRun
 from agentsession.adapters.adk._replies import said_parts
 from agentsession.adapters.adk._session_state import AdkSessionState
@@ -67,15 +68,20 @@ from agentsession.adapters.adk._telemetry import without_content
 from agentsession.adapters.base import BaseExecutor, BaseSession, RunContext, RunResult
 from agentsession.protocol import (
     AgentSessionError,
+    Answer,
     ConfigurationError,
+    ElicitationAnswer,
     Error,
     Event,
     Initialize,
     InvalidInput,
     Message,
     MessageInput,
+    Receipt,
     RecordKey,
     RecordStore,
+    RequestState,
+    SchemaError,
     SessionConfig,
     SessionNotFound,
     StreamEnd,
@@ -321,6 +327,16 @@ class AdkExecutor(BaseExecutor):
                 expected="text, media, references",
                 fix="answer what session.pending lists with stream() or respond()",
             )
+
+    def check_answer(self, session: BaseSession, request: RequestState, answer: Answer) -> Receipt | None:
+        """An answer in a model's place must be one that ADK can be given."""
+        if isinstance(answer, ElicitationAnswer) and answer.action == "accept" and request.name == MODEL_CALL:
+            try:
+                model_answer(answer.content)
+            except SchemaError as error:
+                reason = f"{error.what} at {error.pointer}: got {error.got}, expected {error.expected}"
+                return Receipt(status="invalid", request_id=request.id, rule="HITL-08", reason=reason)
+        return super().check_answer(session, request, answer)
 
     def check_update(self, session: BaseSession, config: SessionConfig) -> str | None:
         """Title, model, tools, state and permission mode can change."""

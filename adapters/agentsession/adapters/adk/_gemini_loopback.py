@@ -60,21 +60,17 @@ class HttpReply:
         """A reply of these chunks."""
         return cls(tuple(chunks))
 
-    def _status(self) -> int:
-        if self.status is not None:
-            return self.status
-        first = self.chunks[0].get("error") if self.chunks else None
-        code = first.get("code") if isinstance(first, Mapping) else None
-        return code if isinstance(code, int) else 200
-
     def _sent(self, stream: bool) -> tuple[int, str, bytes]:
-        status = self._status()
         if self.body is not None:
-            return status, self.content_type, self.body
-        if stream and status == 200:
+            return self.status or 200, self.content_type, self.body
+        if stream and self.chunks and "error" not in self.chunks[0]:
             events = "".join(f"data: {dumps(dict(chunk))}\r\n\r\n" for chunk in self.chunks)
-            return status, "text/event-stream", events.encode()
-        return status, self.content_type, dumps(dict(self.chunks[0]) if self.chunks else {}).encode()
+            return self.status or 200, "text/event-stream", events.encode()
+        # A call without streaming has one answer: the error, if it came to one.
+        whole = next((chunk for chunk in self.chunks if "error" in chunk), self.chunks[0] if self.chunks else {})
+        error = whole.get("error")
+        code = error.get("code") if isinstance(error, Mapping) else None
+        return self.status or (code if isinstance(code, int) else 200), self.content_type, dumps(dict(whole)).encode()
 
 
 class GeminiLoopback:
@@ -83,13 +79,15 @@ class GeminiLoopback:
     Args:
         replies: One reply a call, in order; or a function of the call, called in the server's threads one at a time.
 
-    A call beyond the replies, and one that is no model call, is answered with an error of the API.
+    A call beyond the replies, and one that is no model call, is answered with an error of the API. What a function of
+    yours raises is answered so too, and raised again when the block ends.
     """
 
     def __init__(self, replies: Sequence[HttpReply] | Callable[[HttpRequest], HttpReply]) -> None:
         self.requests: list[HttpRequest] = []
         """The calls so far, in the order in which they came."""
         self._replies = replies
+        self._raised: Exception | None = None
         self._lock = threading.Lock()
         self._server: ThreadingHTTPServer | None = None
         self._thread: threading.Thread | None = None
@@ -132,6 +130,8 @@ class GeminiLoopback:
             self._thread.join()
             self._server.server_close()
             self._server = self._thread = None
+        if self._raised is not None and error is None:
+            raise self._raised
 
     def _answer(self, path: str, raw: bytes, headers: Mapping[str, str]) -> tuple[int, str, bytes]:
         call = _CALL.match(path)
@@ -150,7 +150,11 @@ class GeminiLoopback:
 
     def _reply(self, request: HttpRequest) -> HttpReply:
         if callable(self._replies):
-            return self._replies(request)
+            try:
+                return self._replies(request)
+            except Exception as error:  # noqa: BLE001  # in a thread nobody would see it: it is raised by __exit__
+                self._raised = self._raised or error
+                return _failure(500, "INTERNAL", f"the function of the replies raised {type(error).__name__}")
         if len(self.requests) > len(self._replies):
             return _failure(400, "FAILED_PRECONDITION", f"there are {len(self._replies)} replies, and no more")
         return self._replies[len(self.requests) - 1]

@@ -194,6 +194,8 @@ async def wire_chunks(responses: Sequence[Mapping[str, Any]]) -> list[dict[str, 
         return plain
     partial = [chunk for chunk, response in zip(plain, responses, strict=True) if _is_partial(response)]
     whole = [chunk for chunk, response in zip(plain, responses, strict=True) if not _is_partial(response)]
+    if any("error" in chunk for chunk in whole):
+        return plain  # it broke off: there is no whole
     if not partial or len(whole) != 1:
         return whole
     summed = [response async for response in answer_with(partial, streaming=False)] if len(partial) > 1 else []

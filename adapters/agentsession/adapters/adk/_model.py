@@ -1,6 +1,7 @@
 """A scripted model for tests and demos: what each call answers is written down, nothing is random, nothing sleeps.
 
-Not for: driving a session without ADK (``agentsession.adapters.scripted`` does). May import: google.adk.models.
+Not for: driving a session without ADK (``agentsession.adapters.scripted`` does). May import: google.adk.models,
+``_gemini_responses``.
 
 One *step* answers one model call. Steps are added up within one answer::
 
@@ -29,6 +30,7 @@ from google.adk.models.llm_response import LlmResponse
 from google.genai import types
 from pydantic import Field, PrivateAttr
 
+from agentsession.adapters.adk._gemini_responses import answer_with
 from agentsession.protocol import AgentSessionError
 
 __all__ = [
@@ -47,6 +49,7 @@ __all__ = [
     "stream",
     "stream_call",
     "think",
+    "wire",
 ]
 
 
@@ -89,7 +92,12 @@ class _Raw:
     response: LlmResponse
 
 
-_Action = _Whole | _Delta | _StreamedCall | _Wait | _Raise | _Raw
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Wire:
+    chunks: tuple[Mapping[str, Any], ...]
+
+
+_Action = _Whole | _Delta | _StreamedCall | _Wait | _Raise | _Raw | _Wire
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -208,6 +216,12 @@ def raw(*responses: LlmResponse) -> Step:
     return Step(tuple(_Raw(response) for response in responses))
 
 
+def wire(*chunks: Mapping[str, Any]) -> Step:
+    """What Gemini's API sends: one ``GenerateContentResponse`` as JSON, or the chunks of a stream, heard as ADK's own
+    Gemini hears them; ``{"error": {"code": 429, …}}`` raises google-genai's exception."""
+    return Step((_Wire(chunks),))
+
+
 async def _note_only(seconds: float) -> None:
     del seconds
 
@@ -265,10 +279,13 @@ class ScriptedLlm(BaseLlm):
         whole: list[types.Part] = []
         only_raw = bool(step.actions)
         for action in step.actions:
-            if not isinstance(action, (_Raw, _Wait)):
+            if not isinstance(action, (_Raw, _Wait, _Wire)):
                 only_raw = False
             if isinstance(action, _Raw):
                 yield action.response
+            elif isinstance(action, _Wire):
+                async for response in answer_with(action.chunks, streaming=streaming):
+                    yield response
             elif isinstance(action, _Raise):
                 raise action.error
             elif isinstance(action, _Wait):

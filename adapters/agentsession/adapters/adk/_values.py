@@ -21,6 +21,7 @@ __all__ = [
     "is_list",
     "is_mapping",
     "is_object",
+    "is_secret_name",
     "is_within",
     "iso_timestamp",
     "lossy_json",
@@ -135,14 +136,22 @@ def redact(value: Any) -> Any:
     return value
 
 
+def is_secret_name(key: str) -> bool:
+    """Whether the name of a value says that the value is a secret."""
+    return _plain_name(key) in _SECRET_NAMES
+
+
+def _plain_name(key: str) -> str:
+    return re.sub(r"[^a-z]", "", key.rpartition(":")[2].lower())
+
+
 def _is_secret(key: str, item: Any) -> bool:
     if not item or not (isinstance(item, str) or is_object(item) or is_list(item)):
         return False
-    name = re.sub(r"[^a-z]", "", key.rpartition(":")[2].lower())
-    if name not in _SECRET_NAMES:
+    if not is_secret_name(key):
         return False
     # http.credentials holds token and password one level down: its own keys say what is secret.
-    return name != "credentials" or not is_object(item)
+    return _plain_name(key) != "credentials" or not is_object(item)
 
 
 def lossy_json(value: Any) -> tuple[Any, list[str]]:

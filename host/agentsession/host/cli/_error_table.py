@@ -99,6 +99,38 @@ _COMMAND_LINE: Final = (
         "Add a step to the script, or give it an answer for every further call.",
     ),
     ErrorEntry(
+        "recording-exhausted",
+        "A replayed model was called more often than its recording has answers.",
+        "The agent, its tools or the answers are no longer those of the recorded run, or two runs share a replay.",
+        "Record again, or give each run a replay of its own.",
+    ),
+    ErrorEntry(
+        "recording-differs",
+        "A replayed model was asked something else than what was recorded.",
+        "The error names the first place that differs. The model's name and labels may differ, nothing else.",
+        "Record again, or pass `checks_requests=False` to be answered in order whatever is asked.",
+    ),
+    ErrorEntry(
+        "recording-exists",
+        "A recording would be written to a file that holds something.",
+        "Two runs in one file are no recording: a replay would mix them.",
+        "Delete the file, or record to another path.",
+        _USAGE,
+    ),
+    ErrorEntry(
+        "not-a-recording",
+        "The file holds no recorded model calls.",
+        "Read are recordings of RecordingLlm, httprr files, and lines of {method, response}.",
+        "Check which file was meant. A record of a session is another thing: it is shown by `agentsession replay`.",
+        _USAGE,
+    ),
+    ErrorEntry(
+        "no-session",
+        "A model that the host answers was called where there is no host.",
+        "HostLlm asks through the session that its agent runs in; here the agent runs by itself.",
+        "Open a session with AdkExecutor; without a host use ScriptedLlm or ReplayLlm.",
+    ),
+    ErrorEntry(
         "file-missing",
         "A file that was named cannot be read.",
         "It does not exist, is a folder, or may not be opened.",
@@ -279,6 +311,13 @@ _EXECUTORS: Final = (
         "The agent has a part whose tool calls nobody could grant or deny.",
         "For example a code executor, a tool that the model's provider runs, or an agent that runs elsewhere.",
         "Remove the part, or opt in as the error says, knowing that it then runs without being asked about.",
+        _USAGE,
+    ),
+    ErrorEntry(
+        "tree-changed",
+        "A session that waits was loaded with agents that cannot go on with it.",
+        "ADK finds its place by the names of the agents: in a tree of another shape it would leave agents out.",
+        "Load it with the agents and services that it was opened with; change them when nothing waits.",
         _USAGE,
     ),
     ErrorEntry(

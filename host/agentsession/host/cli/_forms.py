@@ -240,8 +240,10 @@ def _read(word: str, schema: Mapping[str, Any]) -> tuple[Any, str | None]:
     kind = schema.get("type")
     if kind == "string":
         return word, None
-    if not isinstance(kind, str):  # any of several types, or none is named: text if that fits, else JSON
+    if not isinstance(kind, str):  # any of several types, or none is named: an object or a list, text, other JSON
         value, problem = _json(word)
+        if not problem and isinstance(value, (dict, list)) and find_problem(dict(schema), value) is None:
+            return value, None
         return (word, None) if problem or find_problem(dict(schema), word) is None else (value, None)
     if kind == "boolean":
         value = _YES_NO.get(word.lower())
