@@ -619,7 +619,7 @@ async def test_a_turn_that_ends_before_its_deadline_leaves_no_watcher(anyio_back
         far = ExecutionOptions(deadline="2999-01-01T00:00:00Z")
         for _ in range(3):
             await read(session.stream("go", far))
-        assert session.ending._deadline is None
+        assert session.limits._deadline is None
 
 
 @pytest.mark.parametrize("deadline", ["soon", "2026-01-31T12:00:00"])
@@ -661,7 +661,7 @@ async def test_a_session_that_is_closed_while_it_waits_leaves_no_watcher() -> No
     async with session_of(ScriptedExecutor(asking(), reenter=True)) as session:
         await read(session.stream("go", ExecutionOptions(deadline="2999-01-01T00:00:00Z")))
         await session.aclose()
-        assert session.ending._deadline is None
+        assert session.limits._deadline is None
 
 
 @pytest.mark.rule("HITL-11")

@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self
@@ -65,11 +65,12 @@ from agentsession.adapters.adk._setup import (
 )
 from agentsession.adapters.adk._tap import TappedSessions
 from agentsession.adapters.adk._telemetry import without_content
-from agentsession.adapters.base import BaseExecutor, BaseSession, RunContext, RunResult
+from agentsession.adapters.base import BaseExecutor, BaseSession, RunContext, RunResult, check_limits
 from agentsession.protocol import (
     AgentSessionError,
     Answer,
     ConfigurationError,
+    Constraints,
     ElicitationAnswer,
     Error,
     Event,
@@ -112,6 +113,7 @@ class AdkExecutor(BaseExecutor):
             grant or deny; otherwise they are refused.
         tool_threads: Run synchronous tools in this many threads. By default they run on the event loop, as ADK runs
             them: nothing else happens until they return, not even an abort.
+        constraints: Limits of each turn that the agent itself declares; a host can only set tighter ones.
         base: ``store``, ``window``, ``grace_s``, ``now`` of :class:`BaseExecutor`.
 
     Raises:
@@ -132,6 +134,7 @@ class AdkExecutor(BaseExecutor):
         exposes_tool_errors: bool = False,
         allows_uncontrolled: bool = False,
         tool_threads: int | None = None,
+        constraints: Constraints | None = None,
         store: RecordStore | None = None,
         **base: Any,
     ) -> None:
@@ -148,7 +151,9 @@ class AdkExecutor(BaseExecutor):
         self._resumable = is_resumable(app)
         lasting = not isinstance(self.session_service, InMemorySessionService)
         capabilities = [*ADK_CAPABILITIES, *_ALWAYS, *(("resume",) if lasting and self._resumable else ())]
-        self.descriptor = describe_agent(app.root_agent, capabilities=list(dict.fromkeys(capabilities)))
+        described = describe_agent(app.root_agent, capabilities=list(dict.fromkeys(capabilities)))
+        self.descriptor = described.model_copy(update={"constraints": constraints}) if constraints else described
+        check_limits(self.descriptor, constraints)
         self._tapped = TappedSessions(self.session_service, self._before_append)
         self._runner = Runner(
             app=_controlled(app),
@@ -317,6 +322,13 @@ class AdkExecutor(BaseExecutor):
             return list(session.machine.requests)
         state = self._state(session)
         return [request.id for request in session.machine.requests.values() if state.is_volatile(request)]
+
+    def pause_data(self, session: BaseSession) -> Mapping[str, Any]:
+        """How many model calls a limited turn has made: the limits go on counting in another process."""
+        limits, state = session.limits.present, self._state(session)
+        if limits.max_llm_calls is None and limits.max_turns is None:
+            return {}
+        return {"modelCalls": state.llm_calls, "modelSteps": state.steps}
 
     def check_message(self, message: MessageInput) -> None:
         """A person cannot answer calls by what they say: ADK would take it for the answer of a tool."""

@@ -143,10 +143,9 @@ class ModelCalls:
 
         ADK counts anew in every run, and in every child of an AgentTool; the contract counts a turn.
         """
-        state, limits = self._live.state, self._live.ctx.options.limits
-        max_calls = limits.max_llm_calls if limits is not None else None
-        max_turns = limits.max_turns if limits is not None else None
-        if state.llm_calls >= (max_calls or DEFAULT_CALLS):
+        state, limits = self._live.state, self._live.ctx.limits
+        max_turns = limits.max_turns
+        if state.llm_calls >= (limits.max_llm_calls or DEFAULT_CALLS):
             return "max_llm_calls", _limit("max_llm_calls", f"the turn has made {state.llm_calls} model calls")
         if not is_child and max_turns is not None and state.steps >= max_turns:
             return "max_turns", _limit("max_turns", f"the turn has made {state.steps} model steps")

@@ -28,6 +28,7 @@ from agentsession.protocol import (
     RequestState,
     SessionMachine,
     SessionUpdate,
+    StreamEnd,
     ToolDescriptor,
     ToolGrant,
     ToolRequest,
@@ -230,6 +231,8 @@ class AdkSessionState:
         """Fill the book of calls from a loaded record, so that answers find ADK's ids again."""
         book = self.translator.book
         self.follow(record)
+        if machine.turn_id is not None:
+            self._count_on(record)
         for event in record:
             if isinstance(event, ToolRequest) and event.partial:
                 continue
@@ -273,6 +276,14 @@ class AdkSessionState:
         self.of_children.clear()
         self.follow(record)
         self.needs_sealing = True
+
+    def _count_on(self, record: Sequence[Event]) -> None:
+        """The model calls of the turn that waits, as its last pause told them."""
+        ends = (event.data or {} for event in reversed(record) if isinstance(event, StreamEnd))
+        told = next((data for data in ends if "modelCalls" in data), {})
+        calls, steps = told.get("modelCalls"), told.get("modelSteps")
+        self.llm_calls = calls if isinstance(calls, int) else 0
+        self.steps = steps if isinstance(steps, int) else 0
 
     def is_volatile(self, request: RequestState) -> bool:
         """Whether a waiting request lives only in a run that is kept open, and ADK cannot be led into it again."""

@@ -6,6 +6,7 @@ from agentsession.adapters.base._answering import recorded_answer
 from agentsession.adapters.base._context import RunContext
 from agentsession.adapters.base._executor import BaseExecutor, RunResult
 from agentsession.adapters.base._hooks import PROCEED, Hooked, Hooks, hook_events
+from agentsession.adapters.base._limits import check_limits
 from agentsession.adapters.base._message import MessageWriter
 from agentsession.adapters.base._run import Reply
 from agentsession.adapters.base._session import BaseSession
@@ -23,6 +24,7 @@ __all__ = [
     "RunContext",
     "RunResult",
     "Steer",
+    "check_limits",
     "hook_events",
     "recorded_answer",
     "restamp",

@@ -25,6 +25,7 @@ from agentsession.protocol import (
     AgentEnd,
     AgentStart,
     Answer,
+    Constraints,
     Content,
     ElicitationAnswer,
     ElicitationRequest,
@@ -124,6 +125,12 @@ class RunContext:
     def options(self) -> ExecutionOptions:
         """The session's options with those of this turn over them."""
         return self._run.options
+
+    @property
+    def limits(self) -> Constraints:
+        """The limits of this turn, the tighter ones of the agent's own and the host's. The session itself keeps those
+        of time and budget; model calls and steps are the executor's to count."""
+        return self._session.limits.of(self._run)
 
     @property
     def aborting(self) -> bool:

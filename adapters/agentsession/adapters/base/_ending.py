@@ -1,7 +1,8 @@
-"""How streams, runs and turns end: closings in their one legal order, settlements, aborts, deadlines, repairs.
+"""How streams, runs and turns end: closings in their one legal order, settlements, aborts, repairs.
 
-Not for: starting or continuing (``_turns.py``). Rules carried: LIFE-05, LIFE-09, LIFE-14, LIFE-16 to LIFE-18, TOOL-01,
-HITL-06, CTL-01 to CTL-06, PER-04, PER-05. May import: ``agentsession.protocol``, anyio, the modules beside it.
+Not for: starting or continuing (``_turns.py``), limits (``_limits.py``). Rules carried: LIFE-05, LIFE-09, LIFE-14,
+LIFE-16 to LIFE-18, TOOL-01, HITL-06, CTL-01 to CTL-06, PER-04, PER-05. May import: ``agentsession.protocol``,
+anyio, the modules beside it.
 
 Three ways lead to a ``stream_end``. A run that *exits* has its stream closed by :meth:`Ending.finish`; aborts, limits
 and fatal errors only see to it that the run exits. A run whose work all waits *pauses* (``Turns.pause``). A turn that
@@ -11,9 +12,7 @@ waits is *settled* in a stream of its own, which executes nothing.
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
@@ -28,8 +27,6 @@ from agentsession.protocol import (
     AgentSessionError,
     AgentStart,
     Error,
-    ExecutionOptions,
-    InvalidInput,
     Message,
     ProtocolViolation,
     RequestState,
@@ -54,7 +51,6 @@ class Ending:
         self._executor = session.executor
         self._recorder = session.recorder
         self._machine = session.recorder.machine
-        self._deadline: anyio.CancelScope | None = None
 
     # -- a run has exited ---------------------------------------------------------------------------------------------
 
@@ -175,7 +171,7 @@ class Ending:
             if machine.steers:
                 data = {**(data or {}), "undelivered": list(machine.steers)}
             turns.steers.clear()
-            self.forget_deadline()
+        self._session.limits.stream_ended(final=reason != "input_required")
         recorder.record(StreamEnd(reason=reason, pending=pending, data=dict(data) if data else None, source="host"))
 
     def _waiting_data(self, run: Run | None) -> dict[str, Any] | None:
@@ -191,7 +187,7 @@ class Ending:
         )
         if answered:  # what a loaded session could not tell from answers of earlier steps
             data["answered"] = answered
-        return data or None
+        return {**data, **self._executor.pause_data(self._session)} or None
 
     def _close_all(self, requests: Iterable[RequestState], messages: Iterable[str], *, interrupted: bool) -> None:
         """Close in the legal order: waiting requests, messages, tools that had started. Agents come after."""
@@ -323,60 +319,9 @@ class Ending:
         if self._machine.state == "closed":
             return
         self._machine.abandon()
-        self.forget_deadline()
+        self._session.limits.forget()
         self._recorder.log.close(failure)
         self.mute(self._session.turns.run)
-
-    # -- deadlines ----------------------------------------------------------------------------------------------------
-
-    def deadline_of(self, options: ExecutionOptions) -> int | None:
-        """The deadline in milliseconds since 1970. Raises :class:`InvalidInput` for what is not a moment in time."""
-        if options.deadline is None:
-            return None
-        try:
-            moment = datetime.fromisoformat(options.deadline)
-        except ValueError:
-            moment = None
-        if moment is None or moment.tzinfo is None:
-            raise InvalidInput(
-                "the deadline is not a moment in time",
-                got=options.deadline[:40],
-                expected="ISO 8601 with a zone, such as 2026-01-31T12:00:00.000Z",
-            )
-        return int(moment.timestamp() * 1000)
-
-    def watch_deadline(self, turn_id: str, deadline_ms: int | None) -> None:
-        """End the turn when its deadline comes, whether it runs or waits. A later call for the turn replaces it."""
-        if deadline_ms is None or self._machine.turn_id != turn_id:
-            return
-        self.forget_deadline()
-        scope = self._deadline = anyio.CancelScope()
-        self._executor.task_group.start_soon(
-            self._watch, turn_id, deadline_ms, scope, name=f"agentsession deadline {turn_id}"
-        )
-
-    async def _watch(self, turn_id: str, deadline_ms: int, scope: anyio.CancelScope) -> None:
-        now: Callable[[], int] = self._executor.now or _now_ms
-        with scope:
-            await anyio.sleep(max(0, deadline_ms - now()) / 1000)
-        if scope.cancel_called or self._machine.turn_id != turn_id:
-            return
-        self._deadline = None
-        run = self._session.turns.run
-        if self._machine.state == "input_required":
-            self.settle_turn("aborted", "deadline")
-        elif self._machine.state == "running" and run is not None:
-            self.interrupt(run, "deadline", "deadline")
-        try:
-            await self.wait_exited(self._session.turns.unfinished())
-        except AbortTimeout:
-            await self._session.release()
-
-    def forget_deadline(self) -> None:
-        """The turn has ended, or the session: nobody waits for its deadline any more."""
-        scope, self._deadline = self._deadline, None
-        if scope is not None:
-            scope.cancel()
 
     # -- loading and forking ------------------------------------------------------------------------------------------
 
@@ -410,7 +355,3 @@ class Ending:
         """What was pending where the fork was made is settled in the fork. PER-05."""
         if self._machine.state == "input_required":
             self.settle_turn("aborted", "fork")
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

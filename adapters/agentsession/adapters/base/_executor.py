@@ -25,7 +25,7 @@ import inspect
 import logging
 import os
 import secrets
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from types import TracebackType
 from typing import Any, ClassVar, Self
@@ -36,6 +36,7 @@ from anyio.abc import TaskGroup
 from agentsession.adapters.base._arguments import need
 from agentsession.adapters.base._clock import Milliseconds
 from agentsession.adapters.base._context import RunContext
+from agentsession.adapters.base._limits import check_limits, deadline_ms
 from agentsession.adapters.base._rewinding import rewind_session
 from agentsession.adapters.base._run import Outcome, Run
 from agentsession.adapters.base._session import BaseSession
@@ -194,6 +195,10 @@ class BaseExecutor:
         """The open requests that would not survive this process; by default all, unless ``resume`` is declared."""
         return [] if self.can_resume(session) else list(session.machine.requests)
 
+    def pause_data(self, session: BaseSession) -> Mapping[str, Any]:
+        """What the ``data`` of a pause's ``stream_end`` shall tell a process that loads the session. Must not raise."""
+        return {}
+
     def can_resume(self, session: BaseSession) -> bool:
         """Whether a waiting turn of this session can be continued by another process."""
         return self.descriptor.supports("resume")
@@ -334,13 +339,12 @@ class BaseExecutor:
         """Start a session (see ``AgentExecutor.open``)."""
         self.task_group  # noqa: B018  # raises when the executor is not entered
         options = need(options or OpenOptions(), OpenOptions, "options argument", "pass OpenOptions(...)")
-        self._check_tools(options)
+        self._check_options(options)
         key = self._key(options.session_id or f"s-{secrets.token_hex(8)}", options.user_id)
         self._check_not_open(key)
         kept = None if options.execution.ephemeral else (store or self.store)
         owner = self._owner()
         session = BaseSession(self, key, options, kept, owner, hooks)
-        session.ending.deadline_of(options.execution)
         self._sessions[key] = session
         if kept is not None:
             try:
@@ -395,7 +399,7 @@ class BaseExecutor:
         """Open a stored session (see ``AgentExecutor.load``). Rules: PER-01, PER-04."""
         self._require("load")
         options = need(options or OpenOptions(), OpenOptions, "options argument", "pass OpenOptions(...)")
-        self._check_tools(options)
+        self._check_options(options)
         return await self._load(session_id, options, store, hooks)
 
     async def _load(
@@ -409,7 +413,6 @@ class BaseExecutor:
         key = self._key(session_id, options.user_id)
         owner = self._owner()
         session = BaseSession(self, key, options, kept, owner, hooks)
-        deadline_ms = session.ending.deadline_of(options.execution)
         await kept.lock(key, owner)
         if key in self._sessions:  # one that is not kept in this store: two under one key could not both be closed
             await kept.unlock(key, owner)
@@ -433,7 +436,7 @@ class BaseExecutor:
             session.hooked()
             await session.fire_start("loaded")
             if session.state == "input_required" and session.machine.turn_id is not None:
-                session.ending.watch_deadline(session.machine.turn_id, deadline_ms)
+                session.limits.watch_deadline(session.machine.turn_id, options.execution)
         return session
 
     async def list(self, user_id: str = "local", *, store: RecordStore | None = None) -> Sequence[RecordInfo]:
@@ -467,7 +470,7 @@ class BaseExecutor:
         """Copy the record up to seq ``at`` under a new id; what is pending there is settled in the fork. PER-05."""
         self._require("fork")
         options = need(options or OpenOptions(), OpenOptions, "options argument", "pass OpenOptions(...)")
-        self._check_tools(options)
+        self._check_options(options)
         kept = self._store_or_raise(store)
         source = self._key(session_id, options.user_id)
         info = await kept.info(source)
@@ -520,7 +523,9 @@ class BaseExecutor:
         if key in self._sessions:
             raise SessionExists(f"session {key.session_id} is open", fix="choose another id")
 
-    def _check_tools(self, options: OpenOptions) -> None:
+    def _check_options(self, options: OpenOptions) -> None:
+        check_limits(self.descriptor, options.execution.limits)
+        deadline_ms(options.execution)
         offered = {tool.name for tool in options.execution.tools or ()}
         missing = [name for name in self.descriptor.required_tools if name not in offered]
         if missing:

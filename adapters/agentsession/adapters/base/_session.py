@@ -22,6 +22,7 @@ import anyio
 from agentsession.adapters.base._arguments import need
 from agentsession.adapters.base._ending import Ending
 from agentsession.adapters.base._hooks import Hooks
+from agentsession.adapters.base._limits import Limits
 from agentsession.adapters.base._pending import AnswerBook
 from agentsession.adapters.base._readers import LogReader, LogStream
 from agentsession.adapters.base._recording import Recorder
@@ -104,6 +105,7 @@ class BaseSession:
         )
         self.spans = self.recorder.spans = stream_spans(executor.descriptor.name, key.session_id)
         self.answers = AnswerBook(self)
+        self.limits = Limits(self)
         self.ending = Ending(self)
         self.turns = Turns(self)
 
@@ -307,7 +309,7 @@ class BaseSession:
             finally:
                 if self.state != "closed":
                     self.machine.abandon()
-                self.ending.forget_deadline()
+                self.limits.forget()
                 if not self.recorder.log.closed:
                     self.recorder.log.close()
                 await self.release()

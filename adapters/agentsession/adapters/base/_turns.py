@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from agentsession.adapters.base._answering import recorded_answer
 from agentsession.adapters.base._arguments import need
+from agentsession.adapters.base._limits import check_limits, deadline_ms
 from agentsession.adapters.base._readers import LogStream
 from agentsession.adapters.base._run import Reply, Run
 from agentsession.protocol import (
@@ -34,6 +35,7 @@ from agentsession.protocol import (
     RunEnded,
     StreamActive,
     StreamEnd,
+    Usage,
 )
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ __all__ = ["Steer", "Turns"]
 
 E = TypeVar("E", bound=Event)
 
-_SPECIAL: Final = frozenset({"stream_end", "initialize", "elicitation_request", "error"})
+_SPECIAL: Final = frozenset({"stream_end", "initialize", "elicitation_request", "error", "usage"})
 """Types of events that a run may not emit, or that more than recording follows."""
 
 
@@ -90,7 +92,8 @@ class Turns:
                 fix="use a new message_id, or an idempotency_key to attach to its turn again",
             )
         merged = self.merged(options, self._session.options.execution)
-        deadline_ms = self._session.ending.deadline_of(merged)
+        check_limits(self._executor.descriptor, merged.limits)
+        deadline_ms(merged)  # raises for what is no moment in time, before anything has happened
         self._executor.task_group  # noqa: B018  # raises when the executor is not entered
         if machine.state == "input_required":
             self._session.ending.settle_turn("aborted", "superseded")
@@ -110,7 +113,8 @@ class Turns:
             )
         )
         self._executor.start_run(self._session, run)
-        self._session.ending.watch_deadline(turn_id, deadline_ms)
+        self._session.limits.watch_deadline(turn_id, merged)
+        self._session.limits.stream_opened()
         return recorder.stream_reader(stream_id, turn_id, after)
 
     def begin_stream(self, turn_id: str | None, options: ExecutionOptions) -> tuple[str, str]:
@@ -153,7 +157,9 @@ class Turns:
                 expected=f"answers to {', '.join(self._answers.pending_ids())}",
                 fix="answer with respond() or stream(answers), or abort()",
             )
-        deadline_ms = None if options is None else self._session.ending.deadline_of(options)
+        if options is not None:
+            check_limits(self._executor.descriptor, options.limits)
+            deadline_ms(options)
         after = recorder.seq
         base = self.run.options if self.run is not None else self._session.options.execution
         stream_id, turn_id = self.begin_stream(cast(str, machine.turn_id), self.merged(options, base))
@@ -165,7 +171,8 @@ class Turns:
             self._enter_again(run, turn_id, options)
         else:
             self._wake(run, options)
-        self._session.ending.watch_deadline(turn_id, deadline_ms)
+        self._session.limits.watch_deadline(turn_id, options)
+        self._session.limits.stream_opened()
         return recorder.stream_reader(stream_id, turn_id, after, receipts)
 
     def _check_none_opening(self) -> None:
@@ -289,6 +296,7 @@ class Turns:
             special = event.type in _SPECIAL
             if special:
                 self._check_emitted(run, event)
+                event = self._dated(event)
             made = self._recorder.record(event, agent_id, thread_id)
         except AttributeError:  # asked here and not before: it costs nothing as long as events are emitted
             need(event, Event, "emitted value", "emit an event; say text with ctx.say()")
@@ -298,6 +306,8 @@ class Turns:
                 self._answers.cancel_unsupported(made)
             elif isinstance(made, Error) and made.fatal and run.scope is not None:
                 run.scope.cancel()  # fatal ends the stream at once: LIFE-18
+            elif isinstance(made, Usage):
+                self._session.limits.spent(run)
         if run.busy <= 0:
             self.pause_again(run)
         return made
@@ -312,6 +322,13 @@ class Turns:
                 where=f"turn {run.turn_id}",
                 fix="return from the run; a RunResult gives the reason",
             )
+
+    def _dated(self, event: E) -> E:
+        """A question says until when it may be answered, where the turn has a deadline and its author gave none."""
+        expires_at = self._session.limits.expires_at
+        if expires_at is None or not isinstance(event, ElicitationRequest) or event.expires_at is not None:
+            return event
+        return event.model_copy(update={"expires_at": expires_at})
 
     def record_delta(self, run: Run, template: dict[str, Any], kind: str, text: str, index: int) -> None:
         """What :meth:`record_for` does, for a delta."""

@@ -321,6 +321,13 @@ _EXECUTORS: Final = (
         _USAGE,
     ),
     ErrorEntry(
+        "limit-unsupported",
+        "A limit was set that this executor cannot keep.",
+        "A budget needs the cost of each model call, which this executor does not report. Nothing is limited silently.",
+        "Leave `max_budget_usd` out, and limit the model calls, the steps or the active time.",
+        _USAGE,
+    ),
+    ErrorEntry(
         "agent-name",
         "The agent's name cannot be used.",
         "A name is letters, digits and underscores, not starting with a digit. ADK keeps `user` for itself.",

@@ -1,0 +1,244 @@
+"""The limits that the session itself keeps for every executor: a turn's deadline, its active seconds, its budget.
+
+Not for: limits that only the executor can count (model calls and steps: ``RunContext.limits``), or how a turn ends
+(``_ending.py``). Rules carried: CTL-04, CTL-08, HITL-11. May import: ``agentsession.protocol``, anyio, the modules
+beside it.
+
+A *deadline* is a moment: it comes whether the turn runs or waits. *Active seconds* are those in which a stream of the
+turn is open: at a pause the count stops, so that nobody is cut off by a person who thinks. The count goes on in the
+turn's next stream, also in that of another process, which finds in the record how long the earlier ones were open.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Coroutine
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from agentsession.adapters.base._run import Run
+from agentsession.protocol import (
+    AbortTimeout,
+    AgentDescriptor,
+    ConfigurationError,
+    Constraints,
+    Error,
+    ExecutionOptions,
+    InvalidInput,
+    Usage,
+)
+
+if TYPE_CHECKING:
+    from agentsession.adapters.base._session import BaseSession
+
+__all__ = ["Limits", "check_limits", "deadline_ms", "tightest"]
+
+
+def tightest(*limits: Constraints | None) -> Constraints:
+    """Of each limit the smallest that is given: an agent's own limits cannot be loosened by a host."""
+    found: dict[str, Any] = {}
+    for one in limits:
+        for name in Constraints.model_fields:
+            value = getattr(one, name, None)
+            if value is not None:
+                found[name] = min(value, found.get(name, value))
+    return Constraints(**found)
+
+
+def check_limits(descriptor: AgentDescriptor, limits: Constraints | None) -> None:
+    """Raise :class:`ConfigurationError` (``limit-unsupported``) for a limit that would be taken and never kept."""
+    if limits is not None and limits.max_budget_usd is not None and not descriptor.supports("cost"):
+        raise ConfigurationError(
+            f"agent {descriptor.name} does not report what its model calls cost, so a budget cannot be kept",
+            got=f"max_budget_usd={limits.max_budget_usd:g}",
+            expected="limits that this executor can keep: max_turns, max_llm_calls, max_time_seconds",
+            fix="leave max_budget_usd out, and limit the model calls",
+            id="limit-unsupported",
+        )
+
+
+def deadline_ms(options: ExecutionOptions) -> int | None:
+    """The deadline in milliseconds since 1970. Raises :class:`InvalidInput` for what is not a moment in time."""
+    if options.deadline is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(options.deadline)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise InvalidInput(
+            "the deadline is not a moment in time",
+            got=options.deadline[:40],
+            expected="ISO 8601 with a zone, such as 2026-01-31T12:00:00.000Z",
+        )
+    return int(moment.timestamp() * 1000)
+
+
+class Limits:
+    """Watches the present turn of one session. At most one limit ends it: whichever comes first (CTL-04)."""
+
+    def __init__(self, session: BaseSession) -> None:
+        self._session = session
+        self._executor = session.executor
+        self._recorder = session.recorder
+        self._machine = session.recorder.machine
+        self._deadline: anyio.CancelScope | None = None
+        self._timer: anyio.CancelScope | None = None
+        self._turn_id: str | None = None
+        self._used_s = 0.0
+        """Active seconds of the turn in the streams that have ended."""
+        self._since: float | None = None
+        """When the open stream began, on the clock of :meth:`_clock`."""
+        self.expires_at: str | None = None
+        """The present turn's deadline as the host gave it: until when what is asked may be answered."""
+
+    # -- the deadline -------------------------------------------------------------------------------------------------
+
+    def watch_deadline(self, turn_id: str, options: ExecutionOptions | None) -> None:
+        """End the turn when its deadline comes, whether it runs or waits. A later call for the turn replaces it."""
+        moment = deadline_ms(options) if options is not None else None
+        if options is None or moment is None or self._machine.turn_id != turn_id:
+            return
+        self._forget_deadline()
+        self.expires_at = options.deadline
+        scope = self._deadline = anyio.CancelScope()
+        self._start(self._watch, turn_id, moment, scope, name=f"agentsession deadline {turn_id}")
+
+    async def _watch(self, turn_id: str, moment: int, scope: anyio.CancelScope) -> None:
+        now: Callable[[], int] = self._executor.now or _now_ms
+        with scope:
+            await anyio.sleep(max(0, moment - now()) / 1000)
+        if scope.cancel_called or self._machine.turn_id != turn_id:
+            return
+        self._deadline = None
+        if self._machine.state == "input_required":
+            self._session.ending.settle_turn("aborted", "deadline")
+            await self._ended()
+        elif self._machine.state == "running":
+            await self._end("deadline", "DEADLINE_EXCEEDED", "the turn's deadline has come")
+
+    # -- active time --------------------------------------------------------------------------------------------------
+
+    def stream_opened(self) -> None:
+        """A stream of the present turn has begun and the turn is at work: its time counts from here."""
+        turn_id, run = self._machine.turn_id, self._session.turns.run
+        if self._machine.state != "running" or run is None or turn_id is None or self._since is not None:
+            return
+        if turn_id != self._turn_id:
+            self._turn_id, self._used_s = turn_id, self._recorded_s(turn_id)
+        self._since = self._clock()
+        limit = self.of(run).max_time_seconds
+        if limit is not None:
+            scope = self._timer = anyio.CancelScope()
+            self._start(self._time, turn_id, limit, scope, name=f"agentsession time {turn_id}")
+
+    def stream_ended(self, *, final: bool) -> None:
+        """The open stream is ending: the count stops, with the turn for good."""
+        if self._since is not None:
+            self._used_s += self._clock() - self._since
+        self._since = None
+        scope, self._timer = self._timer, None
+        if scope is not None:
+            scope.cancel()
+        if final:
+            self._turn_id = None
+            self._forget_deadline()
+
+    @property
+    def active_s(self) -> float:
+        """How many seconds the present turn has been at work."""
+        return self._used_s + (self._clock() - self._since if self._since is not None else 0.0)
+
+    async def _time(self, turn_id: str, limit: float, scope: anyio.CancelScope) -> None:
+        with scope:
+            while (left := limit - self.active_s) > 0:  # noqa: ASYNC110  # time is what it waits for
+                await anyio.sleep(left)
+        if scope.cancel_called or self._machine.turn_id != turn_id or self._machine.state != "running":
+            return
+        self._timer = None
+        await self._end("max_time", "DEADLINE_EXCEEDED", f"the turn was at work for its {limit:g} s")
+
+    def _clock(self) -> float:
+        """Seconds that only go on; those of the executor's own clock where it was given one."""
+        now = self._executor.now
+        return now() / 1000 if now is not None else time.monotonic()
+
+    def _recorded_s(self, turn_id: str) -> float:
+        """How long the turn's earlier streams were open, by the record: those of another process, or none."""
+        spans: dict[str, tuple[datetime, datetime]] = {}
+        for event in reversed(self._recorder.log.events):
+            if event.stream_id is None or event.stream_id == self._machine.stream_id:
+                continue
+            if event.turn_id != turn_id:
+                break
+            try:
+                moment = datetime.fromisoformat(event.timestamp)
+            except ValueError:
+                continue  # a foreign record with another form of time
+            spans[event.stream_id] = (moment, spans.get(event.stream_id, (moment, moment))[1])
+        return sum((last - first).total_seconds() for first, last in spans.values())
+
+    # -- the budget ---------------------------------------------------------------------------------------------------
+
+    def spent(self, run: Run) -> None:
+        """A model call's usage was recorded: end the turn when its calls have cost what it may cost."""
+        limit = self.of(run).max_budget_usd
+        if limit is None or run.aborting is not None:
+            return
+        cost = 0.0
+        for event in reversed(self._recorder.log.events):
+            if event.turn_id is not None and event.turn_id != run.turn_id:
+                break
+            if isinstance(event, Usage):
+                cost += event.cost or 0.0
+        if cost >= limit:
+            self._interrupt("max_budget", "RESOURCE_EXHAUSTED", f"the turn's model calls have cost {cost:g} USD")
+
+    # -- ending a turn ------------------------------------------------------------------------------------------------
+
+    def of(self, run: Run) -> Constraints:
+        """The limits of a run: the tighter ones of the agent's own and the host's."""
+        return tightest(self._executor.descriptor.constraints, run.options.limits)
+
+    @property
+    def present(self) -> Constraints:
+        """Those of the present turn."""
+        run = self._session.turns.run
+        return self.of(run) if run is not None else tightest(self._executor.descriptor.constraints)
+
+    def _interrupt(self, reason: str, status: str, message: str) -> None:
+        run = self._session.turns.run
+        if run is None or run.muted or run.aborting is not None:
+            return
+        if not self._machine.fatal:
+            self._recorder.record(Error(status=status, message=message, code=reason, source="host"))
+        self._session.ending.interrupt(run, reason, reason)
+
+    async def _end(self, reason: str, status: str, message: str) -> None:
+        self._interrupt(reason, status, message)
+        await self._ended()
+
+    async def _ended(self) -> None:
+        try:
+            await self._session.ending.wait_exited(self._session.turns.unfinished())
+        except AbortTimeout:
+            await self._session.release()
+
+    def forget(self) -> None:
+        """The session is over: nothing is watched any more."""
+        self.stream_ended(final=True)
+
+    def _forget_deadline(self) -> None:
+        scope, self._deadline = self._deadline, None
+        self.expires_at = None
+        if scope is not None:
+            scope.cancel()
+
+    def _start(self, watch: Callable[..., Coroutine[Any, Any, None]], *args: Any, name: str) -> None:
+        self._executor.task_group.start_soon(watch, *args, name=name)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,268 @@
+"""Limits that the session keeps for every executor: active seconds, deadline, budget; each with its own reason."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import anyio
+import pytest
+from tests.adapters.sessions import Puppet, end_of, kinds, only, read, say, session_of, texts
+
+from agentsession.adapters.base import RunContext
+from agentsession.adapters.scripted import Ask, Delay, ScriptedExecutor, Step
+from agentsession.protocol import (
+    AgentDescriptor,
+    ConfigurationError,
+    Constraints,
+    ElicitationRequest,
+    Error,
+    ExecutionOptions,
+    MemoryRecordStore,
+    OpenOptions,
+    StreamEnd,
+    ToolRequest,
+    ToolResponse,
+    accept,
+    result,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+class Clock:
+    """The executor's time, which goes on only when it is told to."""
+
+    def __init__(self) -> None:
+        self.ms = 1_000_000
+
+    def __call__(self) -> int:
+        return self.ms
+
+
+def at_most(seconds: float, **more: Any) -> ExecutionOptions:
+    return ExecutionOptions(limits=Constraints(max_time_seconds=seconds, **more))
+
+
+async def forever(ctx: RunContext) -> None:
+    await anyio.sleep_forever()
+
+
+# -- active seconds ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("CTL-08")
+async def test_a_turn_that_works_too_long_ends_max_time_and_the_session_goes_on() -> None:
+    async def work(ctx: RunContext) -> None:
+        if ctx.turn_number > 1:
+            await ctx.say("next")
+            return
+        await ctx.emit(ToolRequest(request_id="started", name="dig", needs="none"))
+
+        async def asks(child: RunContext) -> None:
+            await child.request(ToolRequest(request_id="waiting", name="look", needs="result"))
+
+        async def digs(child: RunContext) -> None:
+            await anyio.sleep_forever()
+
+        await ctx.parallel(("one", asks), ("two", digs))
+
+    async with session_of(work) as session:
+        events = await read(session.stream("go", at_most(0.02)))
+        (told,) = only(events, Error)
+        assert (end_of(events).reason, told.code, told.fatal) == ("max_time", "max_time", False)
+        assert {item.name: item.status for item in only(events, ToolResponse)} == {
+            "look": "cancelled",
+            "dig": "unknown",
+        }
+        assert kinds(session.record).count("stream_end") == 1
+        assert texts(await say(session)) == ["go", "next"]
+
+
+@pytest.mark.rule("HITL-11", "CTL-08")
+async def test_the_time_that_a_turn_waits_for_a_person_is_not_counted(reenter: bool) -> None:
+    clock = Clock()
+    script: list[list[Step]] = [[Ask("Who?"), Ask("Sure?")]]
+    async with session_of(ScriptedExecutor(script, reenter=reenter, now=clock)) as session:
+        events = await read(session.stream("go", at_most(60)))
+        for _ in range(2):
+            clock.ms += 3_600_000
+            events = await read(session.stream(accept(session.pending[0].request_id, "me")))
+        assert end_of(events).reason == "completed"
+
+
+@pytest.mark.rule("CTL-08")
+async def test_active_seconds_are_counted_over_all_streams_of_a_turn(reenter: bool) -> None:
+    clock = Clock()
+
+    async def passes() -> None:
+        clock.ms += 60
+
+    script: list[list[Step]] = [
+        [Delay(until=passes), Ask("Who?"), Delay(until=passes), Delay(until=anyio.sleep_forever)]
+    ]
+    async with session_of(ScriptedExecutor(script, reenter=reenter, now=clock)) as session:
+        await read(session.stream("go", at_most(0.1)))
+        assert session.limits.active_s == pytest.approx(0.06)
+        events = await read(session.stream(accept(session.pending[0].request_id, "me")))
+        assert end_of(events).reason == "max_time"
+
+
+@pytest.mark.rule("CTL-08", "PER-01")
+async def test_active_seconds_go_on_counting_in_another_process() -> None:
+    clock, store = Clock(), MemoryRecordStore()
+
+    async def work(ctx: RunContext) -> None:
+        clock.ms += 60
+        if ctx.input is not None:
+            await ctx.post(ToolRequest(request_id="r", name="look", needs="result"))
+        else:
+            await anyio.sleep_forever()
+
+    options = OpenOptions(session_id="s", execution=at_most(0.1))
+    async with Puppet(work, resume=True, store=store, now=clock) as executor:
+        await say(await executor.open(options))
+    clock.ms += 3_600_000
+    async with Puppet(work, resume=True, store=store, now=clock) as executor:
+        session = await executor.load("s", OpenOptions(execution=at_most(0.1)))
+        with anyio.fail_after(5):
+            events = await read(session.stream(result("r", 1)))
+        assert end_of(events).reason == "max_time"
+
+
+@pytest.mark.rule("CTL-08")
+async def test_a_new_turn_has_all_of_its_time_again() -> None:
+    clock = Clock()
+
+    async def work(ctx: RunContext) -> None:
+        clock.ms += 60
+
+    async with session_of(work, OpenOptions(execution=at_most(0.1)), now=clock) as session:
+        for _ in range(3):
+            assert end_of(await say(session)).reason == "completed"
+
+
+@pytest.mark.rule("CTL-08")
+async def test_the_tighter_of_the_agents_and_the_hosts_limit_holds() -> None:
+    for own, hosts in ((0.02, 9999), (9999, 0.02)):
+        executor = Puppet(forever)
+        executor.descriptor = executor.descriptor.model_copy(
+            update={"constraints": Constraints(max_time_seconds=own, max_turns=3)}
+        )
+        async with session_of(executor) as session:
+            assert end_of(await read(session.stream("go", at_most(hosts)))).reason == "max_time"
+
+
+@pytest.mark.rule("CTL-08")
+async def test_a_later_streams_limit_holds_for_the_rest_of_the_turn(reenter: bool) -> None:
+    script: list[list[Step]] = [[Ask("Who?"), Delay(until=anyio.sleep_forever)]]
+    async with session_of(ScriptedExecutor(script, reenter=reenter)) as session:
+        await say(session)
+        events = await read(session.stream(accept(session.pending[0].request_id, "me"), at_most(0.02)))
+        assert end_of(events).reason == "max_time"
+
+
+@pytest.mark.rule("CTL-04", "CTL-08")
+async def test_two_limits_that_come_at_once_give_one_reason_and_one_error() -> None:
+    async with session_of(forever) as session:
+        past = datetime(2001, 1, 1, tzinfo=UTC).isoformat()
+        options = ExecutionOptions(deadline=past, limits=Constraints(max_time_seconds=1e-9))
+        events = await read(session.stream("go", options))
+        end = end_of(events)
+        assert end.reason in ("deadline", "max_time")
+        assert end.data == {"cause": end.reason}
+        assert [told.code for told in only(events, Error)] == [end.reason]
+        assert len(only(events, StreamEnd)) == 1
+
+
+@pytest.mark.rule("CTL-04", "CTL-08")
+async def test_an_abort_that_comes_before_the_limit_is_the_reason() -> None:
+    async def slow_to_leave(ctx: RunContext) -> None:
+        ctx.on_abort(lambda: 1.0)
+        try:
+            await anyio.sleep(0.05)
+        finally:
+            assert ctx.aborting
+
+    async with session_of(slow_to_leave) as session:
+        async with session.stream("go", at_most(0.03)) as stream:
+            await session.abort()
+            async for _ in stream:
+                pass
+        assert stream.end.reason == "aborted"
+
+
+@pytest.mark.rule("CTL-08", "LIFE-13")
+async def test_work_that_does_not_end_at_its_limit_closes_the_session() -> None:
+    release = anyio.Event()
+
+    async def stubborn(ctx: RunContext) -> None:
+        with anyio.CancelScope(shield=True):
+            await release.wait()
+
+    async with Puppet(stubborn, grace_s=0.02) as executor:
+        session = await executor.open()
+        session.stream("go", at_most(0.02))
+        with anyio.fail_after(5):
+            while session.state != "closed":
+                await anyio.lowlevel.checkpoint()
+        release.set()
+
+
+async def test_a_turn_that_ends_in_time_leaves_no_watcher() -> None:
+    async with session_of(ScriptedExecutor([[Ask("Who?")]])) as session:
+        await read(session.stream("go", at_most(9999)))
+        assert session.limits._timer is None
+        await read(session.stream(accept(session.pending[0].request_id, "me")))
+        assert session.limits._timer is None
+        assert session.limits._since is None
+
+
+# -- the budget -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("CTL-08")
+async def test_a_budget_is_refused_where_no_costs_are_reported() -> None:
+    budget = ExecutionOptions(limits=Constraints(max_budget_usd=1))
+    async with Puppet(forever) as executor:
+        with pytest.raises(ConfigurationError) as refused:
+            await executor.open(OpenOptions(execution=budget))
+        assert refused.value.id == "limit-unsupported"
+        session = await executor.open()
+        with pytest.raises(ConfigurationError):
+            session.stream("go", budget)
+        assert session.state == "new"
+
+
+@pytest.mark.rule("CTL-08")
+async def test_a_turn_ends_when_its_model_calls_have_cost_its_budget() -> None:
+    counted: list[int] = []
+
+    async def work(ctx: RunContext) -> None:
+        for number in range(10):
+            counted.append(number)
+            await ctx.usage(cost=0.4)
+            await anyio.lowlevel.checkpoint()
+
+    executor = Puppet(work)
+    executor.descriptor = AgentDescriptor(name="puppet", executor="puppet", capabilities=["abort", "cost"])
+    budget = ExecutionOptions(limits=Constraints(max_budget_usd=1))
+    async with session_of(executor, OpenOptions(execution=budget)) as session:
+        for _ in range(2):  # each turn has all of it
+            counted.clear()
+            events = await say(session)
+            assert (end_of(events).reason, counted) == ("max_budget", [0, 1, 2])
+            assert [told.code for told in only(events, Error)] == ["max_budget"]
+
+
+# -- until when something may be answered -----------------------------------------------------------------------------
+
+
+@pytest.mark.rule("HITL-11")
+async def test_a_question_says_until_when_it_may_be_answered_if_the_turn_has_a_deadline() -> None:
+    script: list[list[Step]] = [[Ask("Who?")], [Ask("Who?")]]
+    async with session_of(ScriptedExecutor(script)) as session:
+        deadline = "2999-01-01T00:00:00Z"
+        for given in (deadline, None):
+            events = await read(session.stream("go", ExecutionOptions(deadline=given) if given else None))
+            assert [asked.expires_at for asked in only(events, ElicitationRequest)] == [given]
