@@ -17,15 +17,12 @@ from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 from tests.adapters.adk.driving import agent, assert_valid_history, driven, history, host_tool, model_calls
+from tests.adapters.adk.trees import brackets, said, write
 
 from agentsession.adapters.adk import AdkExecutor, call, calls, fail, hold, say
 from agentsession.protocol import (
-    AgentEnd,
-    AgentStart,
     ConfigurationError,
     ElicitationRequest,
-    Event,
-    Message,
     ToolRequest,
     accept,
     decline,
@@ -45,29 +42,6 @@ def pipeline(kind: Any, *agents: Any, name: str = "pipe", **fields: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         return kind(name=name, sub_agents=list(agents), **fields)
-
-
-def brackets(events: list[Event]) -> list[tuple[str, str | None]]:
-    out: list[tuple[str, str | None]] = []
-    for event in events:
-        if isinstance(event, AgentStart):
-            out.append((f"+{event.agent_id}{' again' if event.resumed else ''}", event.thread_id))
-        elif isinstance(event, AgentEnd):
-            out.append((f"-{event.agent_id} {event.reason}", event.thread_id))
-    return out
-
-
-def said(events: list[Event]) -> list[tuple[str | None, str | None, str]]:
-    return [
-        (event.agent_id, event.thread_id, event.content[0].text)  # type: ignore[union-attr]
-        for event in events
-        if isinstance(event, Message) and not event.partial and event.source == "agent"
-    ]
-
-
-def write(path: str = "") -> str:
-    """Write a file."""
-    return f"wrote {path}"
 
 
 # -- transfers --------------------------------------------------------------------------------------------------------

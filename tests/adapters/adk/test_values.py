@@ -60,7 +60,7 @@ def test_the_zone_of_the_machine_does_not_matter(monkeypatch: pytest.MonkeyPatch
         (None, None),
         ("", None),
         ("par.agent_1", "par.agent_1"),
-        ("wf@1.node@12", "wf.node"),
+        ("wf@1.node@12", "wf.node-12"),
         ("kid@adk-12ab", "kid@adk-12ab"),
     ],
 )

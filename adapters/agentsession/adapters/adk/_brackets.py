@@ -2,16 +2,21 @@
 
 Not for: events (``_live.py``). Rules carried: LIFE-04, LIFE-16. May import: the modules beside it, google.adk.
 
-On the main thread an agent's end is recorded when the next agent begins or the run ends: only then is its reason
-known. Agents on other threads (parallel branches, children of an AgentTool) end when ADK says so.
+An agent's end is recorded when something shows what came after it: the next agent on its thread, the next model call of
+the agent above, the end of the call that it worked for, a pause, or the end of the run. Only then is the reason known,
+and ADK may yet tell what an ``after_agent_callback`` said. ADK does not tell every end: of an agent that a callback
+skipped, that raised, or whose generator was closed, there is none. So an agent is over when its span is closed, or when
+ADK marked its context as ended.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from google.adk.agents.base_agent import BaseAgent
 from google.adk.agents.callback_context import CallbackContext
+from google.adk.agents.context import Context
+from google.adk.agents.invocation_context import InvocationContext
 
 from agentsession.adapters.adk._spans import CURRENT, Span
 from agentsession.adapters.adk._values import is_within, thread_of
@@ -23,58 +28,74 @@ if TYPE_CHECKING:
 __all__ = ["Brackets", "agent_key"]
 
 
+class _AtWork(NamedTuple):
+    """An agent whose bracket is open."""
+
+    span: Span
+    context: InvocationContext
+
+    @property
+    def is_over(self) -> bool:
+        # ADK gives each agent a context of its own, and marks it where a callback spoke in the agent's place.
+        return not self.span.is_open or self.context.end_invocation
+
+
 class Brackets:
     """Opens and closes agents in the record of one run."""
 
     def __init__(self, live: LiveRun) -> None:
         self._live = live
-        self._done: set[tuple[str | None, str]] = set()
+        self._at_work: dict[tuple[str | None, str], _AtWork] = {}
         self._child_threads: dict[str, str] = {}
         """The thread of each session that an AgentTool made for its child."""
-        self._callers: dict[str, Span] = {}
-        """By the same sessions: the call whose child works there."""
+        self._openers: dict[str, Span] = {}
+        """By thread: what its first agent was started in."""
         self._failed: set[tuple[str | None, str]] = set()
 
-    def transfer(self, thread: str | None, agent: str) -> None:
-        """The agent of this thread hands over to ``agent``."""
-        self._live.state.transfers[thread] = agent
+    def transfer(self, thread: str | None, agent: str, target: str) -> None:
+        """An agent of this thread hands over to ``target``."""
+        self._live.state.transfers[thread] = (agent, target)
 
     def child_thread(self, session_id: str) -> str | None:
         """The thread of an AgentTool's child; ``None`` before its agent has begun."""
         return self._child_threads.get(session_id)
 
+    def begin_graph(self, name: str) -> None:
+        """A run of a graph begins, of which ADK tells no agent: the graph is at work on the main thread."""
+        if not self._stack(None):
+            self._live.ctx.emit_nowait(AgentStart(agent_id=name))
+
     async def begin(self, agent: BaseAgent, context: CallbackContext) -> None:
         """Before an agent runs: its bracket, unless a pause left it open."""
         live = self._live
-        thread, parent = self._thread(context, agent)
-        live.spans.open("agent", agent_key(context), thread, inherit=False)
+        invocation = context._invocation_context  # private: the branch and the mark of its end are there only
+        thread = self._thread(context, agent)
+        around = self._around()
+        span = live.spans.open("agent", agent_key(context), thread, inherit=False)
         await live.attached()
-        transfers = self._live.state.transfers
+        transfers = live.state.transfers
         # The one that hands over may begin once more before: its run ended on a call beside, and is entered again.
-        handed_over = transfers.get(thread) == agent.name
-        if handed_over:
+        source, target = transfers.get(thread, ("", ""))
+        if target == agent.name:
+            while source in self._stack(thread):  # a pipeline above it stays
+                self._close(thread)
             del transfers[thread]
-        stack = self._stack(thread)
-        while stack and ((thread, stack[-1]) in self._done or (handed_over and stack[-1] != agent.name)):
-            top = stack[-1]
-            self._done.discard((thread, top))
-            live.ctx.close_thread(thread, top, "handoff" if handed_over else "completed")
-            stack = self._stack(thread)
-        if agent.name not in stack:
+        self.sweep(thread)
+        if thread is not None:
+            self._openers.setdefault(thread, around)
+        if agent.name not in self._stack(thread):
+            parent = self._open_parent(thread, agent.parent_agent.name if agent.parent_agent is not None else None)
             live.ctx.emit_nowait(AgentStart(agent_id=agent.name, thread_id=thread, parent_thread_id=parent))
+        self._failed.discard((thread, agent.name))
+        self._at_work[(thread, agent.name)] = _AtWork(span, invocation)
 
-    async def end(self, agent: BaseAgent, context: CallbackContext, *, speaks: bool = False) -> None:
-        """After an agent ran; ``speaks``: its last words are still to come."""
+    async def end(self, agent: BaseAgent, context: CallbackContext) -> None:
+        """After an agent ran; its last words may be still to come."""
         live = self._live
-        span = live.spans.find("agent", agent_key(context))
-        thread = span.thread_id if span is not None else self._thread(context, agent)[0]
         if live.ctx.is_settled:
             return
         await live.attached()
-        if thread is not None and not speaks and [*self._stack(thread)][-1:] == [agent.name]:
-            live.ctx.close_thread(thread, agent.name)
-        else:
-            self._done.add((thread, agent.name))
+        span = live.spans.find("agent", agent_key(context))
         if span is not None:
             live.spans.close(span)
 
@@ -87,30 +108,38 @@ class Brackets:
             self._failed.add((span.thread_id, context.agent_name))
             spans.close(span)
 
+    def step_begins(self, agent: Span) -> None:
+        """An agent goes on: the agents that its last step started are over, whether ADK told so or not."""
+        self._sweep_below(agent)
+
     def end_children(self, call: Span) -> None:
-        """A call is over, and with it its child's agents: ADK tells no end of those that failed or were skipped."""
-        ctx = self._live.ctx
-        for session_id in [session_id for session_id, caller in self._callers.items() if caller is call]:
-            del self._callers[session_id]
-            base = self._child_threads[session_id]
-            below = [thread for thread in ctx.open_agents if thread is not None and is_within(thread, base)]
-            for thread in sorted(below, key=lambda name: name.count("."), reverse=True):
-                for agent in reversed(self._stack(thread)):
-                    failed = (thread, agent) in self._failed
-                    ctx.close_thread(thread, agent, "failed" if failed else "completed")
+        """A call is over, and with it its child's agents."""
+        self._live.spans.close(call)
+        self._sweep_below(call)
+
+    def sweep(self, thread: str | None) -> None:
+        """Close every agent that is over, on this thread and below it."""
+        threads = [name for name in self._live.ctx.open_agents if is_within(name, thread)]
+        for name in sorted(threads, key=_depth, reverse=True):
+            while self._is_over(name):
+                self._close(name)
 
     def see_agent_open(self, event: Event) -> None:
         """An event on a thread on which ADK announced no agent: its author is at work there."""
         ctx = self._live.ctx
         if self._stack(event.thread_id):
             return
-        parent = event.thread_id.rpartition(".")[0] or None if event.thread_id else None
-        while parent is not None and not self._stack(parent):
-            parent = parent.rpartition(".")[0] or None
-        if event.thread_id is not None and not self._stack(parent):
-            ctx.emit_nowait(AgentStart(agent_id=ctx.agent_id))
+        parent = self._open_parent(event.thread_id, None)
+        if event.thread_id is not None:
+            self._openers.setdefault(event.thread_id, self._around())
         agent_id = event.agent_id or ctx.agent_id
         ctx.emit_nowait(AgentStart(agent_id=agent_id, thread_id=event.thread_id, parent_thread_id=parent))
+
+    def thread_at(self, context: Context) -> str | None:
+        """The thread that a call of this context belongs to."""
+        branch = thread_of(context._invocation_context.branch)  # private, and the only way to the branch
+        base = self._child_threads.get(context.session.id)
+        return branch if base is None else f"{base}.{branch}" if branch else base
 
     def current_thread(self) -> str | None:
         """The thread that the present task works on."""
@@ -119,32 +148,83 @@ class Brackets:
     def _stack(self, thread: str | None) -> list[str]:
         return list(self._live.ctx.open_agents.get(thread, ()))
 
-    def _thread(self, context: CallbackContext, agent: BaseAgent) -> tuple[str | None, str | None]:
-        """The thread that an agent works on, and the thread that this one hangs under."""
-        around = self._around()
+    def _is_over(self, thread: str | None) -> bool:
+        """Whether the innermost agent of a thread is over, and nothing that it started is still open."""
+        stack = self._stack(thread)
+        known = self._at_work.get((thread, stack[-1])) if stack else None
+        return known is not None and known.is_over and not self._below(thread)
+
+    def _below(self, thread: str | None) -> list[str]:
+        """The threads that must be closed before the innermost agent of a thread, deepest first."""
+        stack = self._stack(thread)
+        known = self._at_work.get((thread, stack[-1])) if stack else None
+        found = []
+        for name in self._live.ctx.open_agents:
+            if name is None or name == thread or not self._stack(name) or not is_within(name, thread):
+                continue
+            opener = self._openers.get(name)
+            if len(stack) == 1 or (known is not None and opener is not None and opener.is_below(known.span)):
+                found.append(name)
+        return sorted(found, key=_depth, reverse=True)
+
+    def _close(self, thread: str | None) -> None:
+        """Close the innermost agent of a thread, after all that it started."""
+        for name in self._below(thread):
+            while self._stack(name):
+                self._close(name)
+        agent = self._stack(thread)[-1]
+        self._at_work.pop((thread, agent), None)
+        reason = "completed"
+        if (thread, agent) in self._failed:
+            self._failed.discard((thread, agent))
+            reason = "failed"
+        elif self._live.state.transfers.get(thread, ("", ""))[0] == agent:
+            reason = "handoff"
+        self._live.ctx.close_thread(thread, agent, reason)
+
+    def _sweep_below(self, span: Span) -> None:
+        """Close the agents that were started inside a span whose work is over."""
+        threads = [name for name, opener in self._openers.items() if opener.is_below(span)]
+        for name in sorted(threads, key=_depth, reverse=True):
+            while self._stack(name):
+                self._close(name)
+            del self._openers[name]
+
+    def _open_parent(self, thread: str | None, main_agent: str | None) -> str | None:
+        """The thread that a new one hangs under: the nearest above it on which an agent is at work."""
+        if thread is None:
+            return None
+        parent = thread.rpartition(".")[0] or None
+        while parent is not None and not self._stack(parent):
+            parent = parent.rpartition(".")[0] or None
+        if parent is None and not self._stack(None):
+            # A task goes on before the agent that delegated it; a branch speaks before the graph does.
+            ctx = self._live.ctx
+            ctx.emit_nowait(AgentStart(agent_id=main_agent or ctx.agent_id))
+        return parent
+
+    def _thread(self, context: CallbackContext, agent: BaseAgent) -> str | None:
+        """The thread that an agent works on; a child of an AgentTool gets one, below the thread that called it."""
         session_id = context.session.id
-        if session_id == self._live.state.adk_session_id:
-            thread = thread_of(context._invocation_context.branch)
-            return thread, around.thread_id if around.thread_id != thread else None
-        # The session of an AgentTool's child: named after the agent, below the thread that called it.
-        base = self._child_threads.get(session_id)
-        if base is None:
-            base = agent.name if around.thread_id is None else f"{around.thread_id}.{agent.name}"
+        if session_id != self._live.state.adk_session_id and session_id not in self._child_threads:
+            above = self._around().thread_id
+            first = agent.name if above is None else f"{above}.{agent.name}"
             taken = {*self._live.ctx.open_agents, *self._child_threads.values()}
-            first, number = base, 2
+            base, number = first, 2
             while base in taken:
                 base, number = f"{first}-{number}", number + 1
             self._child_threads[session_id] = base
-            self._callers[session_id] = around
-        branch = thread_of(context._invocation_context.branch)
-        known = f"{base}.{branch}" if branch else base
-        return known, around.thread_id if around.thread_id != known else known.rpartition(".")[0] or None
+        return self.thread_at(context)
 
     def _around(self) -> Span:
         span = CURRENT.get()
         while span is not None and not span.is_open:
             span = span.parent
         return span or self._live.spans.root
+
+
+def _depth(thread: str | None) -> int:
+    return -1 if thread is None else thread.count(".")
 
 
 def agent_key(context: CallbackContext) -> tuple[str, str | None, str]:

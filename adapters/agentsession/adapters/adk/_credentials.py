@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from google.adk.agents.callback_context import CallbackContext
 from google.adk.auth._auth_resume import store_auth_response  # private: ADK's own check of a credential that came back
 from google.adk.auth.auth_tool import AuthConfig
 from google.adk.sessions.session import Session
@@ -118,9 +117,9 @@ def calls_sharing(session: Session, adk_id: str) -> list[str]:
     return []
 
 
-def put_back(context: CallbackContext, credentials: Mapping[str, Any]) -> None:
+def put_back(session: Session, credentials: Mapping[str, Any]) -> None:
     """Put the secrets into the run's copy of the session; the stored events are others and stay redacted."""
-    events = context._invocation_context.session.events  # private, and the only way to the run's own copy
+    events = session.events
     for index in range(len(events) - 1, -1, -1):
         event = events[index]
         if event.author != "user":

@@ -15,7 +15,14 @@ from typing import Any, Final
 
 from google.adk.tools.base_toolset import BaseToolset
 
-from agentsession.adapters.adk._tools_schema import as_tool, describe_tool, describe_toolset, json_schema_of
+from agentsession.adapters.adk._tools_schema import (
+    as_tool,
+    describe_tool,
+    describe_toolset,
+    json_schema_of,
+    nodes_of,
+    tool_of_node,
+)
 from agentsession.adapters.adk._values import clean_id
 from agentsession.protocol import (
     AgentDescriptor,
@@ -104,8 +111,10 @@ def _describe(agent: Any, capabilities: tuple[str, ...], executor: str, path: tu
     path = (*path, id(agent))
     tools, wrapped = _tools(agent)
     below = list(getattr(agent, "sub_agents", None) or ())
-    nodes = _nodes(agent)
-    children = _distinct([*below, *wrapped, *(node for node in nodes if _is_agent(node))])
+    nodes = nodes_of(agent)
+    run_by_nodes = [inner for node in nodes for inner in (node, *nodes_of(node))]
+    children = _distinct([*below, *wrapped, *(node for node in run_by_nodes if _is_agent(node))])
+    tools += [describe_tool(tool) for tool in map(tool_of_node, run_by_nodes) if tool is not None]
     described = [
         _describe(child, capabilities, executor, path)
         for child in children
@@ -199,13 +208,6 @@ def _is_node(value: object) -> bool:
 
 def _is_agent(node: object) -> bool:
     return "BaseAgent" in _kinds(node) or "Workflow" in _kinds(node)
-
-
-def _nodes(agent: Any) -> list[Any]:
-    """The nodes of a Workflow's graph, its start left out."""
-    graph = getattr(agent, "graph", None)
-    nodes = getattr(graph, "nodes", None) or ()
-    return [node for node in nodes if _is_node(node) and getattr(node, "name", "") not in ("", "__START__", "START")]
 
 
 def _distinct(agents: Iterable[Any]) -> list[Any]:

@@ -39,6 +39,9 @@ By its own name ADK takes the call for one that pauses its run, and skips what a
 _FOR_PROGRAMS: Final = "by responding with a FunctionResponse"
 """Marks the hint that ADK writes when the tool gave none: it tells a client what to send, not a person what is up."""
 
+_NODE_CONFIRMATION: Final = "wf_tool_confirmation:"
+"""What the id of a node's own confirmation begins with."""
+
 _KINDS: Final[dict[str, CallKind]] = {
     CONFIRMATION: "tool_confirmation",
     CREDENTIAL: "auth_required",
@@ -62,12 +65,20 @@ def kind_of(name: str | None, args: object, long_running: bool) -> CallKind:
     if kind is None:
         return "tool"
     fields: Mapping[str, Any] = args if is_mapping(args) else {}
+    if is_confirmation_of_node(fields):
+        return "tool_confirmation" if long_running else "tool"
     shaped = True
     if kind == "tool_confirmation":
         shaped = is_mapping(_get(fields, "originalFunctionCall", "original_function_call"))
     elif kind == "auth_required":
         shaped = is_mapping(_get(fields, "authConfig", "auth_config"))
     return kind if long_running and shaped else "tool"
+
+
+def is_confirmation_of_node(args: object) -> bool:
+    """Whether ADK's question for input is the confirmation that a node of a graph wants before it runs."""
+    interrupt = _get(args, "interruptId", "interrupt_id")
+    return isinstance(interrupt, str) and interrupt.startswith(_NODE_CONFIRMATION)
 
 
 def hint_of(args: Mapping[str, Any]) -> str:
@@ -89,6 +100,8 @@ def original_id(kind: CallKind, args: Mapping[str, Any]) -> str:
 
 def question_of(kind: CallKind, args: Mapping[str, Any], tool: str | None) -> dict[str, Any]:
     """The fields of the ``elicitation_request``: message, context, schema, URL; secrets redacted."""
+    if is_confirmation_of_node(args):
+        return _confirmation_of_node(args)
     if kind == "tool_confirmation":
         return _confirmation(args, tool)
     if kind == "auth_required":
@@ -131,6 +144,13 @@ def _confirmation(args: Mapping[str, Any], tool: str | None) -> dict[str, Any]:
     if payload is not None:
         out["context"] = lossy_json(payload)[0]
     return out
+
+
+def _confirmation_of_node(args: Mapping[str, Any]) -> dict[str, Any]:
+    """As of a tool; the schema is ADK's own and would let a no pass for an answer, so it is not handed on."""
+    shown = _input(args)
+    shown.pop("requested_schema", None)
+    return shown
 
 
 def _credential(args: Mapping[str, Any], tool: str | None) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from typing import Any, ClassVar, Final, Self
 
 import sniffio
 from google.adk.agents._streaming_mode import StreamingMode
+from google.adk.agents.base_agent import BaseAgent
 from google.adk.agents.run_config import RunConfig, ToolThreadPoolConfig
 from google.adk.apps.app import App
 from google.adk.artifacts.base_artifact_service import BaseArtifactService
@@ -61,6 +62,7 @@ from agentsession.adapters.adk._setup import (
     check_agent,
     check_host_tools,
     check_same_tree,
+    delegated_names,
     is_resumable,
 )
 from agentsession.adapters.adk._tap import TappedSessions
@@ -111,6 +113,7 @@ class AdkExecutor(BaseExecutor):
             by default only its type, because such text may hold secrets.
         allows_uncontrolled: Take agents that run elsewhere and tools that the model's provider runs, which no host can
             grant or deny; otherwise they are refused.
+        allows_node_timeouts: Take agents and graphs with a ``timeout`` of ADK's, which goes on while a person thinks.
         tool_threads: Run synchronous tools in this many threads. By default they run on the event loop, as ADK runs
             them: nothing else happens until they return, not even an abort.
         constraints: Limits of each turn that the agent itself declares; a host can only set tighter ones.
@@ -133,6 +136,7 @@ class AdkExecutor(BaseExecutor):
         parked: bool = False,
         exposes_tool_errors: bool = False,
         allows_uncontrolled: bool = False,
+        allows_node_timeouts: bool = False,
         tool_threads: int | None = None,
         constraints: Constraints | None = None,
         store: RecordStore | None = None,
@@ -140,7 +144,12 @@ class AdkExecutor(BaseExecutor):
     ) -> None:
         super().__init__(store=store, **base)
         app = app_of(agent)
-        check_agent(app.root_agent, allows_uncontrolled=allows_uncontrolled, parked=parked)
+        check_agent(
+            app.root_agent,
+            allows_uncontrolled=allows_uncontrolled,
+            parked=parked,
+            allows_node_timeouts=allows_node_timeouts,
+        )
         if tool_threads is not None and tool_threads < 1:
             raise ConfigurationError("there are no threads for tools", got=str(tool_threads), expected="1 or more")
         self.session_service = session_service or InMemorySessionService()
@@ -149,12 +158,14 @@ class AdkExecutor(BaseExecutor):
         self.allows_uncontrolled = allows_uncontrolled
         self.tool_threads = tool_threads
         self._resumable = is_resumable(app)
+        self._delegated = delegated_names(app.root_agent)
         lasting = not isinstance(self.session_service, InMemorySessionService)
         capabilities = [*ADK_CAPABILITIES, *_ALWAYS, *(("resume",) if lasting and self._resumable else ())]
         described = describe_agent(app.root_agent, capabilities=list(dict.fromkeys(capabilities)))
         self.descriptor = described.model_copy(update={"constraints": constraints}) if constraints else described
         check_limits(self.descriptor, constraints)
         self._tapped = TappedSessions(self.session_service, self._before_append)
+        self._graph = None if isinstance(app.root_agent, BaseAgent) else self.descriptor.name
         self._runner = Runner(
             app=_controlled(app),
             session_service=self._tapped,
@@ -313,6 +324,7 @@ class AdkExecutor(BaseExecutor):
                 exposes_errors=self.exposes_tool_errors,
                 is_resumable=self._resumable,
                 allows_uncontrolled=self.allows_uncontrolled,
+                delegated=self._delegated,
             )
         return state
 
@@ -416,6 +428,8 @@ class AdkExecutor(BaseExecutor):
 
     async def _drive(self, live: LiveRun, content: types.Content) -> RunResult | None:
         ctx, state = live.ctx, live.state
+        if self._graph is not None:
+            live.brackets.begin_graph(self._graph)
         state.needs_sealing = True  # until it is known that ADK's session was left in order
         try:
             await self._consume(live, content)

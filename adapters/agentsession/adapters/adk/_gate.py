@@ -50,7 +50,10 @@ class GatePlugin(BasePlugin):
 
     async def before_run_callback(self, *, invocation_context: InvocationContext) -> types.Content | None:
         live = current_run()
-        return await live.hooks.before_run(invocation_context) if live is not None and live.hooks is not None else None
+        if live is None:
+            return None
+        put_back(invocation_context.session, live.credentials)
+        return await live.hooks.before_run(invocation_context) if live.hooks is not None else None
 
     async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
         live = current_run()
@@ -68,11 +71,10 @@ class GatePlugin(BasePlugin):
         live = current_run()
         if live is None:
             return None
-        put_back(callback_context, live.credentials)
         await live.brackets.begin(agent, callback_context)
         instead = await live.hooks.before_agent(callback_context) if live.hooks is not None else None
         if instead is not None:  # ADK tells of no end of an agent that did not work
-            await live.brackets.end(agent, callback_context, speaks=True)
+            await live.brackets.end(agent, callback_context)
         return instead
 
     async def after_agent_callback(
@@ -82,7 +84,7 @@ class GatePlugin(BasePlugin):
         if live is None:
             return None
         more = await live.hooks.after_agent(callback_context) if live.hooks is not None else None
-        await live.brackets.end(agent, callback_context, speaks=more is not None)
+        await live.brackets.end(agent, callback_context)
         return more
 
     async def on_agent_error_callback(
@@ -186,6 +188,8 @@ def _error_result(tool: BaseTool, tool_context: ToolContext, error: BaseExceptio
     # ADK also tells of cancellation here, although it is no Exception; a cancelled call is not recovered.
     if live is None or isinstance(error, asyncio.CancelledError) or type(tool) is BaseTool:
         return None  # the last: a name that no tool has, for which ADK's own answer lists those there are
+    if live.tools.unannounced.known(tool_context) is not None:
+        return None  # a node of a graph: it fails, and its graph may try it again
     agent = tool_context._invocation_context.agent  # private, and the only way to the agent that called
     if getattr(agent, "canonical_on_tool_error_callbacks", None):
         return None

@@ -247,8 +247,15 @@ class Handover:
         state.translator.resolve(call.request_id)
 
     async def seal(self, ctx: RunContext, state: AdkSessionState, keep: Collection[str] = ()) -> None:
-        """Close the calls that ADK's session holds open, each with what the record says of it."""
+        """Close the calls that ADK's session holds open, each with what the record says of it.
+
+        A task that was delegated goes on over turns: it is given what its user says next.
+        """
         found = await self.session(state)
+        tasks = {
+            call.id for _, calls in dangling_calls(found) for call in calls if call.id and call.name in state.delegated
+        }
+        keep = {*keep, *tasks}
         dangling = {call.id for _, calls in dangling_calls(found) for call in calls if call.id not in keep}
         if dangling:
             responses: dict[str, dict[str, Any]] = {}

@@ -137,9 +137,10 @@ class LiveRun:
         state = self.state
         if not event.partial:
             event = self._call_ids.restored(event)
+        await self.tools.unannounced.see(event)
         state.speaker = event.author
         if event.actions is not None and event.actions.transfer_to_agent:
-            self.brackets.transfer(thread_of(event.branch), event.actions.transfer_to_agent)
+            self.brackets.transfer(thread_of(event.branch), event.author, event.actions.transfer_to_agent)
         for made in state.translator.feed(event):
             await self.record(made)
 
@@ -177,7 +178,7 @@ class LiveRun:
             )
         self.state.speaker = event.author
         if event.actions is not None and event.actions.transfer_to_agent:
-            self.brackets.transfer(thread, event.actions.transfer_to_agent)
+            self.brackets.transfer(thread, event.author, event.actions.transfer_to_agent)
         for made in child.feed(event):
             # State goes up to the parent with the tool's result; confirmations and credentials are asked by the call
             # that waits for them.
@@ -312,6 +313,7 @@ class LiveRun:
             return
         try:
             self.tools.flush()
+            self.brackets.sweep(None)
             self.ctx.pause()
         except Exception as error:  # nobody else would hear of it, and the run would wait for ever
             _logger.exception("session %s: the stream could not be paused", self.ctx.session_id)
@@ -338,6 +340,7 @@ class LiveRun:
         try:
             if self.ctx.is_attached:
                 self.tools.flush()
+                self.brackets.sweep(None)
         finally:
             self.abort_signal.set()
         return _GRACE_S

@@ -53,6 +53,8 @@ class ModelCalls:
         if span is not None:
             live.spans.close_children(span)
         await live.attached()
+        if span is not None:
+            live.brackets.step_begins(span)
         state.go_on(live.ctx.options)
         is_child = context.session.id != state.adk_session_id
         if not is_child and self._step_waits(context):
@@ -109,7 +111,7 @@ class ModelCalls:
             return
         if not ctx.is_attached or ctx.aborting:
             return
-        common = {"agent_id": context.agent_name, "thread_id": self._live.brackets.current_thread()}
+        common = {"agent_id": context.agent_name, "thread_id": self._live.brackets.thread_at(context)}
         counted = usage_event(response.usage_metadata, response.model_version, common)
         if counted is not None:
             ctx.emit_nowait(counted)

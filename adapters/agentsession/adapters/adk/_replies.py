@@ -15,7 +15,7 @@ from google.genai import types
 
 from agentsession.adapters.adk._calls import Call
 from agentsession.adapters.adk._content import content_to_part
-from agentsession.adapters.adk._elicit import CONFIRMATION, CREDENTIAL
+from agentsession.adapters.adk._elicit import CREDENTIAL
 from agentsession.protocol import (
     Answer,
     ContentPart,
@@ -125,7 +125,7 @@ def elicitation_response(call: Call, answer: ElicitationAnswer) -> types.Functio
     """The answer to a question that ADK asked as a function call."""
     accepted = answer.action == "accept"
     response: dict[str, Any]
-    if call.name == CONFIRMATION:
+    if call.kind == "tool_confirmation":
         response = {"confirmed": accepted}
         if accepted and isinstance(answer.content, dict) and "payload" in answer.content:
             response["payload"] = answer.content["payload"]

@@ -167,6 +167,8 @@ class Requests:
 
     def _question(self, call: Call, args: Mapping[str, Any], common: dict[str, Any]) -> list[Event]:
         tool = self.book.known(original_id(call.kind, args))
+        if tool is not None and tool.kind != "tool":
+            tool = None  # a node of a graph asks about itself, under the id of its question
         if call.kind == "tool_confirmation" and self._is_gate is not None and self._is_gate(hint_of(args)):
             call.hidden = True
             return []

@@ -29,21 +29,17 @@ SEALED_CODE = "AGENTSESSION_SEALED"
 
 def dangling_calls(session: Session) -> list[tuple[AdkEvent, list[types.FunctionCall]]]:
     """The calls without a response, with the event that made each, oldest first. Rewound ones are none any more."""
-    events = _apply_rewinds(session.events)
-    answered = {
-        response.id
-        for event in events
-        for response in event.get_function_responses()
-        if not is_placeholder_of_gate(event, response.id)
-    }
-    found = []
-    for event in events:
-        if event.author == "user" or event.partial:
-            continue
-        left = [call for call in event.get_function_calls() if call.id and call.id not in answered]
-        if left:
-            found.append((event, left))
-    return found
+    found: list[tuple[AdkEvent, list[types.FunctionCall]]] = []
+    for event in _apply_rewinds(session.events):
+        # A response answers what came before it: nodes of a graph ask under the same id again and again.
+        answered = {
+            response.id for response in event.get_function_responses() if not is_placeholder_of_gate(event, response.id)
+        }
+        if answered:
+            found = [(made, [call for call in calls if call.id not in answered]) for made, calls in found]
+        if event.author != "user" and not event.partial:
+            found.append((event, [call for call in event.get_function_calls() if call.id]))
+    return [(event, calls) for event, calls in found if calls]
 
 
 async def seal(

@@ -6,7 +6,7 @@ May import: ``agentsession.protocol``, the pure modules beside it, google.adk.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from google.adk.tools.agent_tool import AgentTool
@@ -71,6 +71,7 @@ class AdkSessionState:
         exposes_errors: bool,
         is_resumable: bool,
         allows_uncontrolled: bool,
+        delegated: Collection[str] = (),
     ) -> None:
         self.user_id = user_id
         self.adk_session_id = adk_session_id
@@ -82,6 +83,8 @@ class AdkSessionState:
         self.is_resumable = is_resumable
         """ADK finds its way back into a run that has ended: there is no pipeline, or one that keeps its place."""
         self.allows_uncontrolled = allows_uncontrolled
+        self.delegated = delegated
+        """The names of agents to which tasks are delegated: a call of one stays open in ADK until the task is done."""
         self.host_tools: dict[str, ToolDescriptor] = {tool.name: tool for tool in options.tools or ()}
         self.gates_tools = options.host_tool_execution is not False
         """The agent's own tools wait for the host's grant."""
@@ -114,8 +117,9 @@ class AdkSessionState:
         """Model calls of this turn, over all its runs and children."""
         self.steps = 0
         """Those of the session's own agents."""
-        self.transfers: dict[str | None, str] = {}
-        """The agent that the one at work on a thread has called for, and that has not begun; a run may end between."""
+        self.transfers: dict[str | None, tuple[str, str]] = {}
+        """By thread: the agent that hands over, and the one that it called for, which has not begun; a run may end
+        between."""
         self.speaker = ""
         """The author of the event that is being translated: agents may have tools of the same name."""
         self._tools: dict[tuple[str, str], BaseTool] = {}
@@ -144,7 +148,7 @@ class AdkSessionState:
 
     def has_open_calls(self) -> bool:
         """Whether ADK's session may hold calls without a response: such a session must be sealed before a new turn."""
-        return any(call.open for call in self.translator.book)
+        return any(call.open and call.name not in self.delegated for call in self.translator.book)
 
     # -- what the host wants ------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.base_toolset import BaseToolset
 
 from agentsession.adapters.adk._session_state import STEERING_NAMES, steers_adk
-from agentsession.adapters.adk._tools_schema import as_tool
+from agentsession.adapters.adk._tools_schema import as_tool, nodes_of, tool_of_node
 from agentsession.protocol import AgentDescriptor, ConfigurationError, ToolDescriptor
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "check_agent",
     "check_host_tools",
     "check_same_tree",
+    "delegated_names",
     "is_plain",
     "is_resumable",
 ]
@@ -33,6 +34,8 @@ __all__ = [
 _ELSEWHERE: Final = frozenset({"RemoteA2aAgent", "LangGraphAgent", "ManagedAgent"})
 _PIPELINES: Final = frozenset({"LoopAgent", "SequentialAgent"})
 _OPT_IN: Final = "pass allows_uncontrolled=True to say that this is meant"
+_NEVER_WAITS: Final = frozenset({"FunctionNode", "JoinNode"})
+"""Nodes whose work is the author's own code; a person is asked before it or after it."""
 _AT_THE_PROVIDER: Final = frozenset(
     {
         "ComputerUseTool",
@@ -69,7 +72,7 @@ def app_of(agent: Any) -> App:  # Any: an agent, a node or an App, for which ADK
         ) from error
 
 
-def check_agent(agent: Any, *, allows_uncontrolled: bool, parked: bool) -> None:
+def check_agent(agent: Any, *, allows_uncontrolled: bool, parked: bool, allows_node_timeouts: bool = False) -> None:
     """Raise :class:`ConfigurationError` (``adk-refused``) for an agent tree that the gate cannot control."""
     if parked and not is_plain(agent):
         raise _refused(
@@ -84,6 +87,11 @@ def check_agent(agent: Any, *, allows_uncontrolled: bool, parked: bool) -> None:
                 "remove it, and offer a tool of the host that runs code",
             )
         kinds = {kind.__name__ for kind in type(member).__mro__}
+        if getattr(member, "timeout", None) is not None and not kinds & _NEVER_WAITS and not allows_node_timeouts:
+            raise _refused(
+                f"{name} has a timeout, which goes on while a person thinks about a call of it",
+                "give the turn a deadline of the host's, or pass allows_node_timeouts=True to say that this is meant",
+            )
         if kinds & _ELSEWHERE and not allows_uncontrolled:
             raise _refused(f"agent {name} runs elsewhere, where its tools cannot be granted or denied", _OPT_IN)
         for tool in _tools(member):
@@ -106,6 +114,16 @@ def _check_tool(tool: BaseTool, agent: str, allows_uncontrolled: bool) -> None:
         raise _refused(
             f"agent {agent} has {type(tool).__name__}, which the model's provider runs without asking", _OPT_IN
         )
+
+
+def delegated_names(agent: Any) -> frozenset[str]:
+    """The names of the agents in a tree to which tasks are delegated: calls of these names are delegations."""
+    return frozenset(
+        child.name
+        for member in _tree(agent, ())
+        for child in getattr(member, "sub_agents", None) or ()
+        if getattr(child, "mode", None) == "task"
+    )
 
 
 def is_plain(agent: Any) -> bool:
@@ -182,6 +200,8 @@ def _tools(agent: Any) -> Iterator[BaseTool]:
         tool = as_tool(entry)
         if not isinstance(tool, BaseToolset):
             yield tool
+    if (node_tool := tool_of_node(agent)) is not None:
+        yield node_tool
 
 
 def _tree(agent: Any, seen: tuple[int, ...]) -> Iterator[Any]:
@@ -191,11 +211,11 @@ def _tree(agent: Any, seen: tuple[int, ...]) -> Iterator[Any]:
     yield agent
     for child in getattr(agent, "sub_agents", None) or ():
         yield from _tree(child, seen)
-    for node in getattr(getattr(agent, "graph", None), "nodes", None) or ():
+    for node in nodes_of(agent):
         yield from _tree(node, seen)
     for tool in _tools(agent):
-        if isinstance(tool, AgentTool):
-            yield from _tree(tool.agent, seen)
+        # An AgentTool has an agent, a NodeTool a node.
+        yield from _tree(getattr(tool, "agent", None) or getattr(tool, "node", None), seen)
 
 
 def check_host_tools(tools: Sequence[ToolDescriptor], descriptor: AgentDescriptor) -> None:

@@ -48,6 +48,13 @@ class Span:
         """Of a wait: what it waits on."""
         self.is_open = True
 
+    def is_below(self, other: Span) -> bool:
+        """Whether this was opened inside ``other``, also when both have ended since."""
+        span: Span | None = self
+        while span is not None and span is not other:
+            span = span.parent
+        return span is not None
+
     @property
     def waits(self) -> bool:
         """Whether this is a wait whose answer has not come."""
@@ -109,8 +116,13 @@ class SpanTree:
             self.close(child)
 
     def find(self, kind: str, key: object) -> Span | None:
-        """The open span of that kind and key, the innermost if there are several."""
+        """The open span of that kind and key: the one that the present task works in, else the innermost."""
         found = None
+        around = CURRENT.get()
+        while around is not None:
+            if around.is_open and around.kind == kind and around.key == key:
+                return around
+            around = around.parent
         for span in self._walk(self.root):
             if span.kind == kind and span.key == key:
                 found = span

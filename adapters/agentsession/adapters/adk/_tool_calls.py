@@ -33,6 +33,7 @@ from agentsession.adapters.adk._replies import (
 )
 from agentsession.adapters.adk._requests import is_failure
 from agentsession.adapters.adk._session_state import STEERING_NAMES, is_agent_tool, steers_adk
+from agentsession.adapters.adk._unannounced import Unannounced
 from agentsession.adapters.adk._values import lossy_json
 from agentsession.protocol import (
     Answer,
@@ -41,7 +42,6 @@ from agentsession.protocol import (
     Error,
     RunEnded,
     ToolGrant,
-    ToolRequest,
     ToolResponse,
     repair_text,
 )
@@ -64,8 +64,7 @@ class ToolCalls:
         self._live = live
         self._begun: set[str] = set()
         """Requests whose tool has been let run, or whose call was answered in its place."""
-        self._synthetic: dict[tuple[str, str | None], str] = {}
-        """Requests for calls that no event announced, by session and call id."""
+        self.unannounced = Unannounced(live)
         self._entered_again: set[str] = set()
         """Requests whose tool runs with a credential that came after ADK's run had ended on the question for it."""
         self._results: dict[str, dict[str, Any]] = {}
@@ -76,7 +75,7 @@ class ToolCalls:
     async def before(self, tool: BaseTool, args: Any, context: ToolContext) -> dict[str, Any] | None:
         """Before each tool call: ``None`` lets it run, an object answers the model instead."""
         live = self._live
-        live.spans.open("tool", _key(tool, context))
+        live.spans.open("tool", _key(tool, context), live.brackets.thread_at(context), inherit=False)
         try:
             await live.attached()
             return await self._decide(tool, args, context)
@@ -126,6 +125,9 @@ class ToolCalls:
 
     async def _permit(self, tool: BaseTool, args: dict[str, Any], context: ToolContext) -> dict[str, Any] | None:
         live, ctx, state = self._live, self._live.ctx, self._live.state
+        asked = context.tool_confirmation
+        if context.node is not None and asked is not None and not asked.confirmed:
+            return {"error": DECLINED}  # a node is run again to be told so, and would tell its tool alone
         request_id = self._request_of(tool, args, context)
         request = ctx.open_request(request_id)
         if request_id in state.refused:
@@ -177,7 +179,7 @@ class ToolCalls:
                 state.declined(request_id)
                 return {"error": DECLINED}
             context.tool_confirmation = ToolConfirmation(confirmed=True, payload=_payload(answer))
-        else:
+        elif self.unannounced.known(context) is None:
             # An answer that ADK found in its session was to a question of an earlier call, not to one about this.
             context.tool_confirmation = None
         return None
@@ -206,29 +208,11 @@ class ToolCalls:
         call = live.state.translator.book.known(call_id or "")
         if call is not None and call.name == repair_text(tool.name) and call.kind == "tool":
             return call.request_id
-        key = (context.session.id, call_id)
-        made = self._synthetic.get(key)
-        if made is None:
-            made = live.ctx.new_id("r")
-            shown, _ = lossy_json(args)
-            live.ctx.emit_nowait(
-                ToolRequest(
-                    request_id=made,
-                    name=tool.name,
-                    args=shown if isinstance(shown, dict) else None,
-                    owner="host" if isinstance(tool, HostTool) else "agent",
-                    needs=live.state.needs_of(tool) or "grant",
-                    agent_id=context.agent_name,
-                    thread_id=live.brackets.current_thread(),
-                )
-            )
-            self._synthetic[key] = made
-        return made
+        return self.unannounced.request(tool, args, context)
 
     def _known_request(self, context: ToolContext) -> str | None:
         """The request for a call, if the record has one."""
-        made = self._synthetic.get((context.session.id, context.function_call_id))
-        return made or self._live.state.translator.request_id(context.function_call_id or "")
+        return self.unannounced.known(context) or self._live.state.translator.request_id(context.function_call_id or "")
 
     # -- after --------------------------------------------------------------------------------------------------------
 
@@ -264,12 +248,11 @@ class ToolCalls:
                 elif told is not None:
                     shown = changed = told
             deferred = parked or getattr(tool, "_defers_response", False) or _may_be_changed(context)
-            if request_id is not None and not deferred:
+            if request_id is not None and not deferred and self.unannounced.known(context) is None:
                 self._results[request_id] = shown
         span = live.spans.find("tool", _key(tool, context))
         if span is not None:
             live.brackets.end_children(span)
-            live.spans.close(span)
         return changed
 
     async def _ask_from_inside(
@@ -323,7 +306,7 @@ class ToolCalls:
                 kind="tool_confirmation",
                 message=message or f"May {tool.name} run?",
                 tool_request_id=request_id,
-                thread_id=self._live.brackets.current_thread(),
+                thread_id=self._thread_of(request_id),
                 **({"context": payload} if payload is not None else {}),
             )
         )
@@ -336,13 +319,17 @@ class ToolCalls:
                 request_id=self._live.ctx.new_id("q"),
                 kind="auth_required",
                 tool_request_id=request_id,
-                thread_id=self._live.brackets.current_thread(),
+                thread_id=self._thread_of(request_id),
                 **question_of("auth_required", args, tool.name),
             )
         )
         if answer.action != "accept":
             return False
         return await store_credential(config, answer.content, context)
+
+    def _thread_of(self, request_id: str) -> str | None:
+        request = self._live.ctx.open_request(request_id)
+        return request.thread_id if request is not None else None
 
     async def _ask(self, question: ElicitationRequest) -> ElicitationAnswer:
         self._live.state.asked(question)

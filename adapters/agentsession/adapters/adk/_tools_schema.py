@@ -10,16 +10,27 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
+from google.adk.agents.base_agent import BaseAgent
+from google.adk.tools._node_tool import NodeTool  # private: ADK itself makes it of a node among an agent's tools
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.base_toolset import BaseToolset
 from google.adk.tools.function_tool import FunctionTool
+from google.adk.workflow import START, BaseNode
 from google.genai import types
 from pydantic import TypeAdapter
 
 from agentsession.adapters.adk._values import is_list, is_mapping, is_object, lossy_json
 from agentsession.protocol import ToolAnnotations, ToolDescriptor, repair_text
 
-__all__ = ["as_tool", "describe_tool", "describe_toolset", "json_schema_of", "schema_to_json"]
+__all__ = [
+    "as_tool",
+    "describe_tool",
+    "describe_toolset",
+    "json_schema_of",
+    "nodes_of",
+    "schema_to_json",
+    "tool_of_node",
+]
 
 _log = logging.getLogger("agentsession.adapters.adk")
 
@@ -58,10 +69,26 @@ _LISTS: Final = ("allOf", "anyOf", "oneOf", "prefixItems")
 
 
 def as_tool(tool: Any) -> BaseTool | BaseToolset:
-    """An entry of an agent's ``tools``: a tool or toolset as it is, a function as ADK itself would wrap it."""
+    """An entry of an agent's ``tools``: a tool or toolset as it is, a function or node as ADK itself would wrap it."""
     if isinstance(tool, (BaseTool, BaseToolset)):
         return tool
+    if isinstance(tool, BaseNode):
+        return NodeTool(tool)
     return FunctionTool(func=tool)
+
+
+def nodes_of(agent: Any) -> list[BaseNode]:
+    """The nodes of a graph, its start left out; the node that a parallel worker runs."""
+    if isinstance(agent, BaseAgent) or not isinstance(agent, BaseNode):
+        return []
+    # Private, and the only way to what a parallel worker runs.
+    return [node for node in agent._iter_static_children() if node.name != START.name]
+
+
+def tool_of_node(node: Any) -> BaseTool | None:
+    """The tool that a node of a graph runs, if it is one for a tool."""
+    found = getattr(node, "tool", None)
+    return found if isinstance(node, BaseNode) and isinstance(found, BaseTool) else None
 
 
 def describe_tool(tool: BaseTool) -> ToolDescriptor:

@@ -296,8 +296,8 @@ class Translator:
                 if part.function_call is not None and part.function_call.id:
                     self._requests.hide(part.function_call, event)
             return [error_event(code, event.error_message, common, calls=calls or None)]
-        if event.content is not None and not answers:
-            self._code = None
+        if (event.content is not None and not answers) or event.output is not None:
+            self._code = None  # it went on: the model tried again, or a graph its node
         if is_empty_reply(said):
             data = {"code": said, "message": repair_text(event.error_message or "")}
             return [Custom(kind="empty_reply", data=data, **common)]

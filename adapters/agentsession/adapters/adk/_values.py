@@ -111,11 +111,22 @@ def clean_id(value: object) -> str:
 
 
 def thread_of(branch: object) -> str | None:
-    """The thread of an ADK branch: run numbers (``@1``) dropped, call ids (``@adk-…``) kept; ``None``: the main one."""
+    """The thread of an ADK branch; ``None``: the main one.
+
+    Call ids (``@adk-…``) are kept. Of run numbers the first (``@1``) is dropped, and a later one is written ``-2``:
+    several runs of one node may go on at once.
+    """
     if not isinstance(branch, str) or not branch.strip("."):
         return None
-    segments = [re.sub(r"@\d+$", "", segment) or segment for segment in branch.split(".") if segment]
+    segments = [_RUN.sub(_run, segment) or segment for segment in branch.split(".") if segment]
     return clean_id(".".join(segments)) or None
+
+
+_RUN: Final = re.compile(r"@(\d+)$")
+
+
+def _run(found: re.Match[str]) -> str:
+    return "" if found[1] in ("0", "1") else f"-{found[1]}"
 
 
 def is_within(thread: str | None, ancestor: str | None) -> bool:
