@@ -136,6 +136,13 @@ async def test_a_tool_that_the_host_does_not_have_is_an_error_result(name: str) 
     assert answer.data["error"]["code"] == "unknown_tool"
 
 
+async def test_the_outcome_of_a_job_of_the_agents_is_left_to_whoever_has_it() -> None:
+    job = call("r1", "add", a=1).model_copy(update={"owner": "agent", "long_running": True})
+    session = FakeSession([job], [said("never")])
+    result = await run(Host(tools=[add], policy=allow_all), session)
+    assert (result.end.reason, session.answers) == ("input_required", [])
+
+
 @pytest.mark.rule("TOOL-04")
 async def test_bad_arguments_are_an_error_result_before_policy_and_person_are_asked() -> None:
     def policy(request: Any) -> PolicyDecision:

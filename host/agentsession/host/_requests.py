@@ -176,6 +176,8 @@ class Pipeline:
         if request.needs != "result":
             why = f"unsupported_needs: this host does not know {request.needs[:40]!r}"
             return _denial(request, why, Decision(by="host", reason=why))
+        if request.owner == "agent" and request.long_running:
+            return None  # the outcome of a job of the agent's, which comes from elsewhere
         tool = self._settings.tools.get(request.name)
         if tool is None:
             known = [descriptor.name for descriptor in self._settings.tools.descriptors]

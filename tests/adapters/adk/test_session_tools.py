@@ -11,7 +11,6 @@ from google.adk.agents import LlmAgent
 from google.adk.apps.app import App
 from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.tools.function_tool import FunctionTool
-from google.adk.tools.long_running_tool import LongRunningFunctionTool
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 from tests.adapters.adk.driving import Driven, agent, assert_valid_history, driven, history, host_tool, model_calls
@@ -465,27 +464,6 @@ async def test_r06_a_finished_siblings_result_survives_a_confirmation() -> None:
         assert_valid_history(root.model)
 
 
-# -- long-running tools of the agent ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("returned", [{"status": "pending", "ticket": 7}, None, {"status": "error"}])
-async def test_a_long_running_tools_first_result_ends_its_request_and_the_session_goes_on(returned: Any) -> None:
-    entered: list[int] = []
-
-    def submit() -> Any:
-        entered.append(1)
-        return returned
-
-    root = agent(call("submit", id="c1"), say("waiting"), say("next"), tools=[LongRunningFunctionTool(submit)])
-    async with driven(root) as desk:
-        first = await desk.turn("go")
-        assert (first.reason, len(entered), desk.responses()) == ("completed", 1, {"submit": "completed"})
-        second = await desk.turn("and now?")
-        assert second.reason == "completed"
-        assert len(entered) == 1
-        assert_valid_history(root.model)
-
-
 # -- names and arguments that are wrong -------------------------------------------------------------------------------
 
 
@@ -662,29 +640,6 @@ async def test_a_held_model_is_not_mistaken_for_a_wait() -> None:
                     pass
         assert stream.end is not None
         assert stream.end.reason == "completed"
-
-
-async def test_r18_none_of_several_long_running_calls_is_entered_twice() -> None:
-    entered: list[int] = []
-
-    def render(shot: int) -> Any:
-        entered.append(shot)
-        return {"status": "pending"}
-
-    root = agent(
-        calls(*(call("render", {"shot": n}, id=f"c{n}") for n in range(6))),
-        say("waiting"),
-        say("next"),
-        tools=[LongRunningFunctionTool(render)],
-    )
-    async with driven(root) as desk:
-        turn = await desk.stream("go")
-        for _ in range(6):
-            turn = await desk.stream(grant(desk.session.pending[0].request_id))
-        assert turn.reason == "completed"
-        await desk.stream("next")
-        assert sorted(entered) == list(range(6))
-        assert_valid_history(root.model)
 
 
 async def test_r60_a_sync_tool_that_returns_none_is_entered_once() -> None:

@@ -453,6 +453,7 @@ class AdkExecutor(BaseExecutor):
             return RunResult(live.stopped.reason)
         await live.flush_error()
         state.needs_sealing = state.has_open_calls()
+        await live.settle_foreign()
         reason = state.translator.end_reason
         return self._end_of(live, None if reason in ("completed", "aborted") else RunResult(reason))
 

@@ -7,7 +7,7 @@ Rules carried: TOOL-11, LIFE-09, SEC-01. May import: the modules beside it but `
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, Final
 
 from google.adk.events.event import Event as AdkEvent
 from google.adk.sessions.base_session_service import BaseSessionService
@@ -39,11 +39,15 @@ from agentsession.protocol import (
     ElicitationAnswer,
     Event,
     SessionNotFound,
+    StreamEnd,
     ToolGrant,
     ToolResponse,
 )
 
 __all__ = ["Handover", "refuses_toolset"]
+
+_NOT_ON_PURPOSE: Final = ("superseded", "closed", "fork", "rewind")
+"""Causes for which a waiting turn is settled though nobody wanted its work to end."""
 
 
 class _Told:
@@ -249,19 +253,21 @@ class Handover:
     async def seal(self, ctx: RunContext, state: AdkSessionState, keep: Collection[str] = ()) -> None:
         """Close the calls that ADK's session holds open, each with what the record says of it.
 
-        A task that was delegated goes on over turns: it is given what its user says next.
+        A task that was delegated goes on over turns: it is given what its user says next, unless the turn was aborted.
         """
         found = await self.session(state)
-        tasks = {
-            call.id for _, calls in dangling_calls(found) for call in calls if call.id and call.name in state.delegated
-        }
-        keep = {*keep, *tasks}
+        if not _was_aborted(ctx.record):
+            calls = [call for _, calls in dangling_calls(found) for call in calls]
+            keep = {*keep, *(call.id for call in calls if call.id and call.name in state.delegated)}
         dangling = {call.id for _, calls in dangling_calls(found) for call in calls if call.id not in keep}
         if dangling:
             responses: dict[str, dict[str, Any]] = {}
             for event in ctx.record:
                 call = state.translator.book.get(event.request_id) if isinstance(event, ToolResponse) else None
-                if call is not None and call.adk_id in dangling and isinstance(event, ToolResponse):
+                if call is None or call.adk_id not in dangling or not isinstance(event, ToolResponse):
+                    continue
+                # A long-running tool's first word is better than that nobody knew its outcome.
+                if event.status not in ("cancelled", "unknown") or call.adk_id not in responses:
                     responses[call.adk_id] = recorded_result(event)
             await seal(self._service, found, responses, keep=keep)
         state.needs_sealing = False
@@ -274,6 +280,15 @@ class Handover:
         if found is None:
             raise SessionNotFound(f"ADK's session {state.adk_session_id} is gone", where=type(self._service).__name__)
         return found
+
+
+def _was_aborted(record: Sequence[Event]) -> bool:
+    """Whether the turn before was ended on purpose: with it ends what it delegated. ADK does the same with a run."""
+    for event in reversed(record):
+        if isinstance(event, StreamEnd):
+            cause = event.data.get("cause") if isinstance(event.data, dict) else None
+            return event.reason == "aborted" and cause not in _NOT_ON_PURPOSE
+    return False
 
 
 def refuses_toolset(ctx: RunContext, state: AdkSessionState) -> bool:

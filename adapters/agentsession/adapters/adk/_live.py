@@ -114,6 +114,7 @@ class LiveRun:
         piece = self.state.translator.quick_delta(event)
         if piece is None:
             return False
+        self.spans.stirred()
         if piece.text:
             ctx.emit_delta(
                 piece.kind,
@@ -128,6 +129,7 @@ class LiveRun:
 
     async def take(self, event: AdkEvent) -> None:
         """Record what an event of the session's own run says."""
+        self.spans.stirred()
         await self.attached()
         if event.partial and not self.ctx.aborting:
             await self.flush_error()
@@ -174,7 +176,11 @@ class LiveRun:
         if child is None:
             state = self.state
             child = self._children[session_id] = Translator(
-                needs=state.needs, owner=state.owner, thread_prefix=thread, parent=state.translator
+                needs=state.needs,
+                owner=state.owner,
+                long_running=state.is_long_running,
+                thread_prefix=thread,
+                parent=state.translator,
             )
         self.state.speaker = event.author
         if event.actions is not None and event.actions.transfer_to_agent:
@@ -218,6 +224,9 @@ class LiveRun:
             if isinstance(event, ToolUpdate):
                 # The first answer of a long-running tool of the agent ends its request here; see docs/adk-limits.md.
                 event = _as_response(event, self.state)
+        elif isinstance(event, Message) and event.source == "user":
+            # The person's own message is in the record already: this is what an agent's code says in the user's name.
+            event = event.model_copy(update={"source": "ext:adk"})
         elif ctx.aborting or (isinstance(event, Message) and not event.partial and not event.content):
             return
         if event.source == "agent":
@@ -270,6 +279,25 @@ class LiveRun:
         for usage in self.models.owed():
             if not self.ctx.aborting and self.ctx.open_agents.get(None):
                 await self.ctx.emit(usage)
+
+    async def settle_foreign(self) -> None:
+        """The run is over: calls that an agent's own code made up, and that nobody answered, have no known outcome."""
+        for call in self.state.translator.book.open_calls():
+            request = self.ctx.open_request(call.request_id)
+            made_up = call.kind == "tool" and not self.state.offers(call.agent_id or "", call.name)
+            if request is None or request.status == "waiting" or request.needs != "none" or not made_up:
+                continue
+            response = ToolResponse(
+                request_id=request.id,
+                name=request.name,
+                is_error=True,
+                status="unknown",
+                agent_id=request.agent_id,
+                thread_id=request.thread_id,
+                source="ext:adk",
+            )
+            self.state.translator.resolve(request.id)
+            await self.ctx.emit(response)
 
     def drop_error(self) -> None:
         """An exception followed the error event: the exception is reported instead."""

@@ -19,6 +19,7 @@ from agentsession.adapters.adk._brackets import agent_key
 from agentsession.adapters.adk._elicit import INLINE_INPUT, INPUT
 from agentsession.adapters.adk._events import usage_event
 from agentsession.adapters.adk._host_tools import HostTool, InlineInput
+from agentsession.adapters.adk._long_running import keep_open
 from agentsession.adapters.adk._replies import said_parts
 from agentsession.protocol import Error, Usage
 
@@ -67,6 +68,7 @@ class ModelCalls:
         if INPUT in request.tools_dict and not (state.parked and not is_child):
             request.tools_dict[INLINE_INPUT] = InlineInput()
         _rename_calls(request.contents, INLINE_INPUT, INPUT)  # the model knows it by the name that it was offered under
+        keep_open(request.tools_dict)
         state.know_tools(context.agent_name, request.tools_dict.values())
         model = state.model_of(live.ctx.options)
         if model is not None:
@@ -77,10 +79,18 @@ class ModelCalls:
                 context.state[key] = value
         if not is_child:
             await self._inject_steers(context, request)
+        self._calls_model(context, True)
         return await live.hooks.before_model(context, request) if live.hooks is not None else None
+
+    def _calls_model(self, context: CallbackContext, calls: bool) -> None:
+        span = self._live.spans.find("agent", agent_key(context))
+        if span is not None:
+            span.calls_model = calls
 
     def after(self, context: CallbackContext, response: LlmResponse) -> None:
         """After a response: its calls are put right, and its usage is told where ADK would drop it."""
+        if not response.partial:
+            self._calls_model(context, False)
         if response.content is None:
             self._tell_dropped_usage(context, response)
             return

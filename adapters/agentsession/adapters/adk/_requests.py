@@ -63,13 +63,19 @@ class Requests:
     """Turns the calls and responses of a session into requests and answers, and keeps the book of them."""
 
     def __init__(
-        self, needs: Needs, owner: Owner, is_gate: Callable[[str], bool] | None, parent: Requests | None
+        self,
+        needs: Needs,
+        owner: Owner,
+        is_gate: Callable[[str], bool] | None,
+        parent: Requests | None,
+        long_running: Callable[[str], bool] | None = None,
     ) -> None:
         self.book: CallBook = parent.book if parent is not None else CallBook()
         self.delegated: set[str] = parent.delegated if parent is not None else set()
         self._needs = needs
         self._owner = owner
         self._is_gate = is_gate
+        self._long_running = long_running
 
     def piece(self, buffer: MessageBuffer, piece: types.FunctionCall, common: dict[str, Any]) -> list[Event]:
         """A partial event with a call: pieces of arguments are shown; a whole call waits for the final event."""
@@ -116,6 +122,7 @@ class Requests:
         name = repair_text(made.name or "")
         adk_id = made.id or ""
         long_running = adk_id in (event.long_running_tool_ids or ())
+        long_running = long_running or (self._long_running is not None and self._long_running(name))
         kind = kind_of(name, made.args, long_running)
         streamed = _streamed(buffer, adk_id, name)
         request_id = streamed.request_id if streamed is not None else ""

@@ -18,6 +18,7 @@ from agentsession.adapters.adk._calls import Call
 from agentsession.adapters.adk._elicit import CONFIRMATION, CREDENTIAL, INLINE_INPUT, INPUT
 from agentsession.adapters.adk._history import unapplied_state
 from agentsession.adapters.adk._host_tools import HostTool
+from agentsession.adapters.adk._long_running import waits_inside
 from agentsession.adapters.adk._reentry import is_gate
 from agentsession.adapters.adk._requests import CONTROL_TOOLS
 from agentsession.adapters.adk._translate import Translator
@@ -123,7 +124,9 @@ class AdkSessionState:
         self.speaker = ""
         """The author of the event that is being translated: agents may have tools of the same name."""
         self._tools: dict[tuple[str, str], BaseTool] = {}
-        self.translator = Translator(needs=self.needs, owner=self.owner, is_gate=is_gate)
+        self.translator = Translator(
+            needs=self.needs, owner=self.owner, is_gate=is_gate, long_running=self.is_long_running
+        )
 
     def begin_turn(self, options: ExecutionOptions) -> None:
         """A new turn: count anew, with what the host wants for it."""
@@ -198,6 +201,10 @@ class AdkSessionState:
     def tool_of(self, name: str) -> BaseTool | None:
         """The present speaker's tool of a name."""
         return self._tools.get((self.speaker, name))
+
+    def is_long_running(self, name: str) -> bool:
+        """Whether a call of the present speaker is of a long-running tool, which ADK is not shown as one."""
+        return waits_inside(self._tools.get((self.speaker, name)))
 
     def owner(self, name: str) -> str:
         """Who runs a tool: the host what it declared, the agent everything else."""

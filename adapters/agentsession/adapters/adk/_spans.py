@@ -8,6 +8,9 @@ the run, agents at work, tools that run, waits for the host. A :class:`contextva
 present task works in; asyncio hands it to the tasks that ADK creates. The run is *quiet* when every leaf is a wait
 whose answer has not come. Counters would not do: a parallel branch in its model call has no tool open and still works.
 
+An agent of the user's own may leave another one in the middle, never to go on with it. Such an agent looks at work for
+ever, so after a while without any change what waits counts alone.
+
 Three precautions, each from a case that was seen:
 
 - quiet must hold for some turns of the loop, because ADK starts parallel tools one after the other;
@@ -32,11 +35,17 @@ _TURNS: Final = 3
 _AFTER_FAILURE_S: Final = 0.1
 """How long after a failure nothing is decided."""
 
+_SUSPENDED_S: Final = 2.0
+"""How long an agent may neither run a tool nor call its model while something waits: whoever runs it has left it."""
+
+_SILENT_TIMES: Final = 30
+"""How many times longer a model call may be silent."""
+
 
 class Span:
     """Something that was started and has not ended: the run, an agent, a tool, a wait."""
 
-    __slots__ = ("children", "is_open", "key", "kind", "parent", "reply", "thread_id")
+    __slots__ = ("calls_model", "children", "is_open", "key", "kind", "parent", "reply", "thread_id")
 
     def __init__(self, kind: str, key: object, parent: Span | None, thread_id: str | None) -> None:
         self.kind = kind
@@ -47,6 +56,8 @@ class Span:
         self.reply: Reply | None = None
         """Of a wait: what it waits on."""
         self.is_open = True
+        self.calls_model = False
+        """Of an agent: its model was called and has not answered."""
 
     def is_below(self, other: Span) -> bool:
         """Whether this was opened inside ``other``, also when both have ended since."""
@@ -75,6 +86,8 @@ class SpanTree:
         self._held_until = 0.0
         self._loop = asyncio.get_running_loop()
         self._telling: asyncio.Task[None] | None = None
+        self._events = 0
+        self._watch: asyncio.TimerHandle | None = None
 
     def open(self, kind: str, key: object, thread_id: str | None = None, *, inherit: bool = True) -> Span:
         """A new span under the current one; the present task works in it from now on."""
@@ -138,6 +151,34 @@ class SpanTree:
         self._generation += 1
         if self._is_quiet():
             self._loop.call_soon(self._settle, self._generation, _TURNS)
+        elif self._watch is None and self._left_alone(_SILENT_TIMES):
+            self._watch = self._loop.call_later(_SUSPENDED_S, self._look, self._generation, self._events, 1)
+
+    def stirred(self) -> None:
+        """An event came: an agent is at work."""
+        self._events += 1
+
+    def _look(self, generation: int, events: int, times: int) -> None:
+        """Some time is over: whether nothing moved in it."""
+        self._watch = None
+        if self._is_quiet() or not self._left_alone(_SILENT_TIMES):
+            return
+        if (generation, events) != (self._generation, self._events):
+            times = 0
+        elif self._left_alone(times):
+            self._telling = self._loop.create_task(self._tell(generation, times), name="agentsession quiet")
+            return
+        self._watch = self._loop.call_later(_SUSPENDED_S, self._look, self._generation, self._events, times + 1)
+
+    def _left_alone(self, times: int) -> bool:
+        """Whether something waits, and all else that is open are agents that do nothing."""
+        if self._loop.time() < self._held_until:
+            return False
+        leaves = [leaf for leaf in self._walk(self.root) if not leaf.children]
+        others = [leaf for leaf in leaves if not leaf.waits]
+        return len(others) < len(leaves) and all(
+            leaf.kind == "agent" and (times >= _SILENT_TIMES or not leaf.calls_model) for leaf in others
+        )
 
     def _settle(self, generation: int, turns: int) -> None:
         if generation != self._generation or not self._is_quiet():
@@ -148,8 +189,8 @@ class SpanTree:
             # As a task: what is done in a plain callback of the loop cannot start tasks of anyio (storing events does).
             self._telling = self._loop.create_task(self._tell(generation), name="agentsession quiet")
 
-    async def _tell(self, generation: int) -> None:
-        if generation == self._generation and self._is_quiet():
+    async def _tell(self, generation: int, times: int = 0) -> None:
+        if generation == self._generation and (self._is_quiet() or (times and self._left_alone(times))):
             self._on_quiet()
 
     def _is_quiet(self) -> bool:

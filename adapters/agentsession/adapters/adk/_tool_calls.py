@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from google.adk.auth.auth_tool import AuthConfig
 from google.adk.plugins.base_plugin import BasePlugin
@@ -22,8 +22,9 @@ from google.adk.tools.tool_confirmation import ToolConfirmation
 from google.adk.tools.tool_context import ToolContext
 
 from agentsession.adapters.adk._credentials import store_credential
-from agentsession.adapters.adk._elicit import INPUT, question_of
+from agentsession.adapters.adk._elicit import question_of
 from agentsession.adapters.adk._host_tools import HostTool, InlineInput
+from agentsession.adapters.adk._long_running import PENDING, is_first_word, outcome, waits_inside
 from agentsession.adapters.adk._replies import (
     DECLINED,
     NO_CREDENTIAL,
@@ -52,9 +53,6 @@ if TYPE_CHECKING:
 __all__ = ["ToolCalls"]
 
 _logger = logging.getLogger("agentsession.adapters.adk")
-
-PENDING: Final = {"status": "pending"}
-"""What the model reads of a long-running tool of the agent that returned nothing (docs/adk-limits.md)."""
 
 
 class ToolCalls:
@@ -233,8 +231,16 @@ class ToolCalls:
                 live.state.credential_keys[request_id] = asked.credential_key
         else:
             shown = changed if changed is not None else result
-            if tool.is_long_running and not shown and not isinstance(tool, HostTool) and tool.name != INPUT:
-                shown = changed = dict(PENDING)
+            ran = request_id is not None and live.ctx.is_open_request(request_id)
+            if request_id is not None and ran and waits_inside(tool) and is_first_word(shown):
+                # What a callback may take secrets out of is not shown before it has.
+                first = PENDING if not shown or _may_be_changed(context) else shown
+                shown = await outcome(live, tool, args, context, first, request_id)
+                if changed is None and isinstance(result, dict) and _may_be_changed(context):
+                    result.clear()  # in place: an answer to ADK would keep the callbacks from seeing the outcome
+                    result.update(shown)
+                else:
+                    changed = shown
             if isinstance(shown, dict) and not all(isinstance(key, str) for key in shown):
                 shown = changed = lossy_json(shown)[0]  # ADK would fail to make its event of it
             parked = tool.is_long_running and not shown

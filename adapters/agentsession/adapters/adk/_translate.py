@@ -61,6 +61,7 @@ class Translator:
             policy. Control tools never need anything and are not asked about.
         owner: Who owns a tool.
         is_gate: Whether a confirmation's hint marks the adapter's own gate, which is not shown.
+        long_running: Whether a tool is long-running of which ADK's events do not say it.
         thread_prefix: For the session of an AgentTool's child: the thread that its events hang under.
         parent: The translator whose ids this one must not repeat, and whose calls it may answer.
     """
@@ -71,11 +72,12 @@ class Translator:
         needs: Needs = stored_needs,
         owner: Owner = agent_owns,
         is_gate: Callable[[str], bool] | None = None,
+        long_running: Callable[[str], bool] | None = None,
         thread_prefix: str | None = None,
         parent: Translator | None = None,
     ) -> None:
         above: Requests | None = parent._requests if parent is not None else None
-        self._requests: Requests = Requests(needs, owner, is_gate, above)
+        self._requests: Requests = Requests(needs, owner, is_gate, above, long_running)
         self._thread_prefix = thread_prefix
         self._message_ids: set[str] = parent._message_ids if parent is not None else set()
         self._buffers: dict[tuple[str, str, str], tuple[MessageBuffer, dict[str, Any]]] = {}
