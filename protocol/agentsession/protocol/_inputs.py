@@ -1,13 +1,13 @@
 """What a host puts in: messages, answers, steers, updates, options, and the receipts it gets.
 
 Not for: what comes back (``_events.py``). Rules carried: TOOL-09, TOOL-10, TOOL-14, HITL-08, HITL-09, CTL-06, CTL-07.
-May import: ``_base``, ``_content``, ``_descriptor``, ``_errors``, ``_events``.
+May import: ``_base``, ``_content``, ``_descriptor``, ``_errors``, ``_events``, ``_secrets``.
 
 On the wire an input is told apart by ``kind``. Kinds are a closed set: an input that cannot be read is refused, never
 guessed.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, field_validator
@@ -28,6 +28,7 @@ from agentsession.protocol._content import Content, ContentPart, as_content
 from agentsession.protocol._descriptor import Constraints, ToolDescriptor
 from agentsession.protocol._errors import InvalidInput
 from agentsession.protocol._events import Decision
+from agentsession.protocol._secrets import REDACTED
 
 __all__ = [
     "INPUT_CLASSES",
@@ -54,6 +55,9 @@ __all__ = [
     "grant",
     "result",
 ]
+
+_CREDENTIAL_KEYS: Final = frozenset({"credential", "auth_response_uri", "authResponseUri"})
+"""What the content of an answer to a credential request has."""
 
 
 class MessageInput(Model):
@@ -123,6 +127,12 @@ class ElicitationAnswer(JsonFieldsModel, _AnswerBase):
     kind: Literal["elicitation_response"] = "elicitation_response"
     action: Annotated[str, open_str("accept", "decline", "cancel")]
     content: Json = None
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """A credential is in no repr: those of answers end in logs and in the reports of exceptions (SEC-01)."""
+        for name, value in super().__repr_args__():
+            held = isinstance(value, dict) and not _CREDENTIAL_KEYS.isdisjoint(value)
+            yield name, REDACTED if name == "content" and held else value
 
 
 Answer = Annotated[

@@ -247,20 +247,6 @@ async def test_a_tool_that_finds_its_credential_of_no_use_asks_again() -> None:
         assert_valid_history(root.model)
 
 
-@pytest.mark.rule("SEC-01")
-async def test_a_credential_that_adk_cannot_read_is_asked_for_again_and_then_refused() -> None:
-    seen: list[str | None] = []
-    root = agent(call("weather", {"city": "Rome"}, id="c1"), say("sorry"), tools=[weather_tool(seen)])
-    async with driven(root) as desk:
-        await desk.stream("go")
-        await desk.stream(grant(desk.pending("weather")))
-        unreadable = {"credential": {"type": "bearer", "token": [SECRET]}}
-        assert (await desk.stream(accept(desk.pending("auth_required"), unreadable))).reason == "input_required"
-        done = await desk.stream(accept(desk.pending("auth_required"), unreadable))
-        assert (done.texts, desk.responses()) == (["sorry"], {"weather": "failed"})
-        assert SECRET not in "".join(event.to_wire_json() for event in desk.session.record)
-
-
 @pytest.mark.parametrize("parked", [False, True])
 async def test_r79_r100_what_the_adapter_stores_in_adk_has_its_invocation_and_each_answer_is_there_once(
     parked: bool,
@@ -405,25 +391,6 @@ async def test_r44_a_credential_that_was_given_is_not_asked_for_by_later_talk() 
         await desk.stream(accept(desk.pending("auth_required"), {"credential": {"type": "api_key", "value": SECRET}}))
         last = await desk.stream("thanks")
         assert (last.texts, desk.types("elicitation_request")) == (["bye"], ["elicitation_request"])
-
-
-def test_credentials_of_every_kind_become_adks() -> None:
-    from agentsession.adapters.adk._credentials import credential_response
-
-    issued = {"exchangedAuthCredential": {"authType": "oauth2", "oauth2": {"state": "st", "authUri": "https://x"}}}
-
-    def made(content: Any) -> Any:
-        config = AuthConfig.model_validate(
-            {"authScheme": {"type": "apiKey", "in": "header", "name": "k"}, **credential_response(issued, content)}
-        )
-        return config.exchanged_auth_credential
-
-    assert made({"credential": {"type": "bearer", "token": "t"}}).http.credentials.token == "t"
-    assert made({"credential": {"type": "basic", "username": "u", "password": "p"}}).http.credentials.password == "p"
-    token = made({"credential": {"type": "oauth2", "access_token": "a"}})
-    assert (token.oauth2.access_token, token.oauth2.state) == ("a", "st")
-    code = made({"auth_response_uri": "https://back?code=1&state=st"})
-    assert (code.oauth2.auth_response_uri, code.oauth2.state) == ("https://back?code=1&state=st", "st")
 
 
 async def test_r46_a_credential_request_outlives_the_process_and_the_tool_gets_the_answer(tmp_path: Path) -> None:

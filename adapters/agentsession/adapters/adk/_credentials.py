@@ -1,7 +1,7 @@
-"""A person's credential for a tool: from the contract's answer to what ADK takes, and out of what ADK stores.
+"""A person's credential for a tool: into the state where the tool finds it, and out of what ADK stores.
 
-Not for: asking (``_tool_calls.py``, or ADK itself). Rules carried: SEC-01, and the credential answers of contract §2.
-May import: ``_elicit``, google.adk, google.genai types.
+Not for: asking (``_tool_calls.py``, or ADK itself), the forms of an answer (``_credential_answers.py``), or what a tool
+keeps for later (``_vault.py``). Rules carried: SEC-01. May import: those beside it, google.adk, google.genai types.
 
 ADK stores the answer to a credential request in its session, in plain text. So ADK is given a message without the
 secret, and the secret is put into the copy of the session that the run works on, before the agent looks for it.
@@ -18,13 +18,13 @@ from google.adk.sessions.session import Session
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
+from agentsession.adapters.adk._credential_answers import credential_response
 from agentsession.adapters.adk._elicit import CREDENTIAL
 from agentsession.protocol import REDACTED
 
 __all__ = [
     "REDACTED_RESPONSE",
     "calls_sharing",
-    "credential_response",
     "put_back",
     "requested_config",
     "store_credential",
@@ -32,56 +32,6 @@ __all__ = [
 
 REDACTED_RESPONSE = {"credential": REDACTED}
 """What ADK stores in the place of a credential."""
-
-
-def credential_response(config: Mapping[str, Any], content: Any) -> dict[str, Any]:
-    """ADK's AuthConfig (as JSON) with the credential of the contract's ``content`` filled in.
-
-    ``content`` is ``{"credential": {"type": …}}`` or ``{"auth_response_uri": …}``; what is neither is passed on as
-    ADK's own form.
-    """
-    out = dict(config)
-    issued = out.get("exchangedAuthCredential") or out.get("exchanged_auth_credential")
-    fields: Mapping[str, Any] = content if isinstance(content, Mapping) else {}
-    uri = fields.get("auth_response_uri", fields.get("authResponseUri"))
-    credential = fields.get("credential")
-    if isinstance(uri, str):
-        out["exchangedAuthCredential"] = _with_oauth2(issued, {"authResponseUri": uri})
-    elif isinstance(credential, Mapping):
-        out["exchangedAuthCredential"] = _credential(credential, issued)
-    elif fields:
-        return dict(fields)
-    return out
-
-
-def _credential(given: Mapping[str, Any], issued: Any) -> dict[str, Any]:
-    kind = given.get("type")
-    secret = given.get("value", given.get("token"))
-    if kind == "api_key":
-        return {"authType": "apiKey", "apiKey": given.get("api_key", given.get("key", secret))}
-    if kind == "bearer":
-        return {"authType": "http", "http": {"scheme": "bearer", "credentials": {"token": secret}}}
-    if kind == "basic":
-        both = {"username": given.get("username"), "password": given.get("password")}
-        return {"authType": "http", "http": {"scheme": "basic", "credentials": both}}
-    rest = {_camel(key): value for key, value in given.items() if key != "type"}
-    if kind == "oauth2":
-        return _with_oauth2(issued, rest)
-    if kind == "service_account":
-        return {"authType": "serviceAccount", "serviceAccount": rest}
-    return dict(given)
-
-
-def _with_oauth2(issued: Any, more: Mapping[str, Any]) -> dict[str, Any]:
-    """The credential that ADK issued with the request, its ``state`` included, and ``more`` in it."""
-    base = dict(issued) if isinstance(issued, Mapping) else {}
-    inner = base.get("oauth2")
-    return {**base, "authType": "oauth2", "oauth2": {**(inner if isinstance(inner, Mapping) else {}), **more}}
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
 
 
 async def store_credential(config: AuthConfig, content: Any, context: ToolContext) -> bool:

@@ -42,6 +42,26 @@ _FOR_PROGRAMS: Final = "by responding with a FunctionResponse"
 _NODE_CONFIRMATION: Final = "wf_tool_confirmation:"
 """What the id of a node's own confirmation begins with."""
 
+_CREDENTIALS: Final = frozenset(
+    {"rawAuthCredential", "raw_auth_credential", "exchangedAuthCredential", "exchanged_auth_credential"}
+)
+_NO_SECRETS: Final = frozenset(
+    name
+    for both in (
+        ("authType", "auth_type"),
+        ("audience", "prompt", "scheme", "scopes", "state", "username"),
+        ("authUri", "auth_uri"),
+        ("clientId", "client_id"),
+        ("codeChallengeMethod", "code_challenge_method"),
+        ("redirectUri", "redirect_uri"),
+        ("resourceRef", "resource_ref"),
+        ("tokenEndpointAuthMethod", "token_endpoint_auth_method"),
+        ("useIdToken", "use_id_token"),
+    )
+    for name in both
+)
+"""What of a credential is shown: what a person must know to give one (R112)."""
+
 _KINDS: Final[dict[str, CallKind]] = {
     CONFIRMATION: "tool_confirmation",
     CREDENTIAL: "auth_required",
@@ -157,7 +177,7 @@ def _credential(args: Mapping[str, Any], tool: str | None) -> dict[str, Any]:
     config, _ = lossy_json(_get(args, "authConfig", "auth_config"))
     out: dict[str, Any] = {
         "message": f"{tool} needs a credential" if tool else "A tool needs a credential",
-        "context": redact(config),
+        "context": _without_secrets(config),
     }
     exchanged = _get(config, "exchangedAuthCredential", "exchanged_auth_credential")
     oauth = exchanged.get("oauth2") if is_object(exchanged) else None
@@ -165,6 +185,25 @@ def _credential(args: Mapping[str, Any], tool: str | None) -> dict[str, Any]:
     if isinstance(url, str) and url:
         out["url"] = url
     return out
+
+
+def _without_secrets(config: Any) -> Any:
+    """An AuthConfig as it may be shown. Of the credentials in it only what is known to be no secret stays: ADK takes
+    fields that it does not know, and a name that nobody thought of may hold a secret."""
+    shown = redact(config)
+    if is_object(shown):
+        for name in _CREDENTIALS & shown.keys():
+            shown[name] = _only_known(shown[name])
+    return shown
+
+
+def _only_known(value: Any) -> Any:
+    if not is_object(value):
+        return REDACTED if value else value
+    return {
+        key: _only_known(item) if is_object(item) else item if key in _NO_SECRETS or not item else REDACTED
+        for key, item in value.items()
+    }
 
 
 def _input(args: Mapping[str, Any]) -> dict[str, Any]:

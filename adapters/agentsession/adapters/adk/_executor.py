@@ -41,6 +41,8 @@ from google.adk.sessions.session import Session
 from google.adk.sessions.state import State
 from google.genai import types
 
+from agentsession.adapters.adk._answer_checks import content_problem
+from agentsession.adapters.adk._credential_service import SessionCredentials
 from agentsession.adapters.adk._descriptor import ADK_CAPABILITIES, describe_agent
 from agentsession.adapters.adk._errors import error_status, safe_message
 from agentsession.adapters.adk._gate import GatePlugin, TailPlugin
@@ -53,7 +55,6 @@ from agentsession.adapters.adk._history import (
     rewind_events,
     stamp,
 )
-from agentsession.adapters.adk._host_model import MODEL_CALL, model_answer
 from agentsession.adapters.adk._live import LiveRun
 from agentsession.adapters.adk._replies import said_parts
 from agentsession.adapters.adk._session_state import AdkSessionState
@@ -84,7 +85,6 @@ from agentsession.protocol import (
     RecordKey,
     RecordStore,
     RequestState,
-    SchemaError,
     SessionConfig,
     SessionNotFound,
     StreamEnd,
@@ -171,7 +171,7 @@ class AdkExecutor(BaseExecutor):
             session_service=self._tapped,
             artifact_service=artifact_service,
             memory_service=memory_service,
-            credential_service=credential_service,
+            credential_service=SessionCredentials(credential_service),
         )
         self._handover = Handover(self._tapped, self._runner.app_name)
         self._history = History(self.session_service, artifact_service, self._runner.app_name)
@@ -353,13 +353,11 @@ class AdkExecutor(BaseExecutor):
             )
 
     def check_answer(self, session: BaseSession, request: RequestState, answer: Answer) -> Receipt | None:
-        """An answer in a model's place must be one that ADK can be given."""
-        if isinstance(answer, ElicitationAnswer) and answer.action == "accept" and request.name == MODEL_CALL:
-            try:
-                model_answer(answer.content)
-            except SchemaError as error:
-                reason = f"{error.what} at {error.pointer}: got {error.got}, expected {error.expected}"
-                return Receipt(status="invalid", request_id=request.id, rule="HITL-08", reason=reason)
+        """What is accepted must be what ADK can be given; edited arguments must fit their schema."""
+        if isinstance(answer, ElicitationAnswer) and answer.action == "accept":
+            problem = content_problem(session.record, request, answer.content)
+            if problem is not None:
+                return Receipt(status="invalid", request_id=request.id, rule="HITL-08", reason=problem)
         return super().check_answer(session, request, answer)
 
     def check_update(self, session: BaseSession, config: SessionConfig) -> str | None:

@@ -53,6 +53,7 @@ class GatePlugin(BasePlugin):
         if live is None:
             return None
         put_back(invocation_context.session, live.credentials)
+        live.state.vault.put_back(invocation_context.session.state)
         return await live.hooks.before_run(invocation_context) if live.hooks is not None else None
 
     async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:

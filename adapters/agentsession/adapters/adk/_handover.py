@@ -15,12 +15,8 @@ from google.adk.sessions.session import Session
 from google.genai import types
 
 from agentsession.adapters.adk._calls import Call
-from agentsession.adapters.adk._credentials import (
-    REDACTED_RESPONSE,
-    calls_sharing,
-    credential_response,
-    requested_config,
-)
+from agentsession.adapters.adk._credential_answers import credential_response
+from agentsession.adapters.adk._credentials import REDACTED_RESPONSE, calls_sharing, requested_config
 from agentsession.adapters.adk._reentry import confirmed, question_events
 from agentsession.adapters.adk._replies import (
     DECLINED,

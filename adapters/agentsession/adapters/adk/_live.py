@@ -158,6 +158,8 @@ class LiveRun:
         if len(context.plugin_manager.plugins) > 1:
             self._call_ids.note(event)
         self._leave_out_text_of_exceptions(event)
+        if event.actions is not None:
+            self.state.vault.withhold(event.actions.state_delta)
         problems = make_storable(event)
         if problems:
             await self.attached()

@@ -21,6 +21,7 @@ from agentsession.adapters.adk._events import usage_event
 from agentsession.adapters.adk._host_tools import HostTool, InlineInput
 from agentsession.adapters.adk._long_running import keep_open
 from agentsession.adapters.adk._replies import said_parts
+from agentsession.adapters.adk._toolset_auth import judge_listing
 from agentsession.protocol import Error, Usage
 
 if TYPE_CHECKING:
@@ -57,6 +58,17 @@ class ModelCalls:
         if span is not None:
             live.brackets.step_begins(span)
         state.go_on(live.ctx.options)
+        for lost in await judge_listing(state.vault, context):
+            thread = live.brackets.current_thread()
+            live.ctx.emit_nowait(
+                Error(
+                    status="UNAVAILABLE",
+                    message=lost,
+                    code="toolset-failed",
+                    agent_id=context.agent_name,
+                    thread_id=thread,
+                )
+            )
         is_child = context.session.id != state.adk_session_id
         if not is_child and self._step_waits(context):
             return LlmResponse(content=None)  # no event, no model call: the run ends, and is entered again

@@ -22,6 +22,7 @@ from agentsession.adapters.adk._long_running import waits_inside
 from agentsession.adapters.adk._reentry import is_gate
 from agentsession.adapters.adk._requests import CONTROL_TOOLS
 from agentsession.adapters.adk._translate import Translator
+from agentsession.adapters.adk._vault import Vault
 from agentsession.protocol import (
     ElicitationRequest,
     Event,
@@ -112,6 +113,7 @@ class AdkSessionState:
         """Tool requests of this turn whose tool was let run in this process."""
         self.credential_keys: dict[str, str | None] = {}
         """By tool request: the key of the credential that its tool asked ADK for."""
+        self.vault = Vault()
         self.of_children: set[str] = set()
         """Requests of agents that an AgentTool runs, in sessions that nothing survives."""
         self.llm_calls = 0

@@ -230,6 +230,8 @@ class ToolCalls:
             if request_id is not None:
                 live.state.credential_keys[request_id] = asked.credential_key
         else:
+            told = changed if changed is not None else result
+            live.state.vault.used((context.session.id, context.function_call_id), is_failure(told))
             shown = changed if changed is not None else result
             ran = request_id is not None and live.ctx.is_open_request(request_id)
             if request_id is not None and ran and waits_inside(tool) and is_first_word(shown):

@@ -145,7 +145,7 @@ class Turns:
         receipts = self._answers.check(answers)
         if answers and not any(receipt.ok for receipt in receipts):
             raise NothingToContinue(
-                "no answer applied: " + "; ".join(f"{item.request_id} {item.status}" for item in receipts),
+                "no answer applied: " + "; ".join(map(_shown, receipts)),
                 where=f"session {self._session.session_id}",
                 expected=f"answers to {', '.join(self._answers.pending_ids()) or 'nothing'}",
                 fix="answer what session.pending lists",
@@ -448,3 +448,7 @@ def _meta_of(message: MessageInput) -> dict[str, Any] | None:
     if message.idempotency_key is not None:
         meta["idempotencyKey"] = message.idempotency_key
     return meta or None
+
+
+def _shown(receipt: Receipt) -> str:
+    return f"{receipt.request_id} {receipt.status}" + (f" ({receipt.reason})" if receipt.reason else "")
