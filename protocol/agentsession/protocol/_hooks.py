@@ -74,7 +74,7 @@ class HookPayload(Model):
 class SessionHook(HookPayload):
     """``session_start``, ``session_end``: fired by every executor of the base class."""
 
-    reason: Annotated[str, open_str("opened", "loaded", "forked", "closed")]
+    reason: Annotated[str, open_str("opened", "loaded", "forked", "adopted", "closed")]
 
 
 class UserMessageHook(HookPayload):

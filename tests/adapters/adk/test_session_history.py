@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from tests.adapters.adk.services import SERVICES, session_service
 
 from agentsession.adapters.adk import AdkExecutor, Step, call, calls, say
 from agentsession.adapters.base import BaseSession
+from agentsession.adapters.replay import ReplayExecutor
 from agentsession.protocol import (
     CursorGone,
     Custom,
@@ -42,6 +44,7 @@ from agentsession.protocol import (
     SessionNotFound,
     StreamEnd,
     grant,
+    is_ephemeral,
     result,
     without_rewound,
 )
@@ -479,6 +482,66 @@ async def test_steers_updates_and_idle_moments_are_places_to_go_back_to(service:
         assert model_of(root.model) == "other"
         assert [text for text in said(root.model) if text != "seen"] == ["q1", "hurry", "a1", "r2"]
         assert_valid_history(root.model)
+
+
+@pytest.mark.rule("PER-06")
+async def test_after_a_rewind_the_agent_that_was_handed_over_to_is_not_at_work_any_more() -> None:
+    child = agent(say("from the child"), name="child")
+    root = agent(say("a1"), call("transfer_to_agent", {"agent_name": "child"}, id="t1"), say("b2"), sub_agents=[child])
+    async with driven(root, options=OPENED, store=MemoryRecordStore()) as desk:
+        await desk.turn("q1")
+        await desk.turn("q2")
+        assert texts(desk.session.record) == ["a1", "from the child"]
+        await desk.executor.rewind("s", ends(desk.session)[0])
+        done = await desk.turn("r2")
+        assert done.texts == ["b2"]
+        assert said(root.model) == ["q1", "a1", "r2"]
+
+
+@pytest.mark.rule("PER-05", "PER-06")
+async def test_a_pipeline_with_branches_is_forked_and_rewound_turn_by_turn(service: BaseSessionService) -> None:
+    left = agent(say("l1"), say("l2"), say("l3"), say("l4"), name="left")
+    right = agent(say("r1"), say("r2"), say("r3"), say("r4"), name="right")
+    last = agent(say("e1"), say("e2"), say("e3"), say("e4"), name="last")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # ADK's, of its pipelines
+        from google.adk.agents import ParallelAgent, SequentialAgent
+
+        both = ParallelAgent(name="both", sub_agents=[left, right])
+        root = SequentialAgent(name="root", sub_agents=[both, last])
+    async with driven(root, options=OPENED, session_service=service, store=MemoryRecordStore()) as desk:
+        await desk.turn("q1")
+        await desk.turn("q2")
+        copy = await fork(desk, ends(desk.session)[0], "f")
+        await copy.turn("g2")
+        seen = " ".join(text for _, text in history(last.model))
+        assert "l3" in seen
+        assert "r3" in seen
+        assert "e1" in seen
+        assert not {"q2", "l2", "r2", "e2"} & set(seen.replace(":", " ").split())
+        await desk.executor.rewind("s", ends(desk.session)[0])
+        await desk.turn("h2")
+        seen = " ".join(text for _, text in history(last.model))
+        assert "e1" in seen
+        assert not {"q2", "l2", "r2", "e2", "g2", "l3", "e3"} & set(seen.replace(":", " ").split())
+
+
+@pytest.mark.rule("PER-06")
+async def test_a_record_with_a_rewind_is_replayed() -> None:
+    root = agent(say("a1"), say("a2"), say("b2"))
+    async with driven(root, options=OPENED, store=MemoryRecordStore()) as desk:
+        await desk.turn("q1")
+        await desk.turn("q2")
+        await desk.executor.rewind("s", ends(desk.session)[0])
+        await desk.turn("r2")
+        record = [event for event in desk.session.record if not is_ephemeral(event)]
+    async with ReplayExecutor(record) as replay:
+        again = await replay.open()
+        for question in ("q1", "q2", "r2"):
+            async with again.stream(question) as stream:
+                async for _ in stream:
+                    pass
+        assert texts(again.record) == ["a1", "a2", "b2"]
 
 
 # -- files ------------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from agentsession.protocol import (
     InvalidInput,
     MemoryRecordStore,
     Message,
+    MessageInput,
     OpenOptions,
     RecordStore,
     SessionClosed,
@@ -243,6 +244,19 @@ async def test_a_rewind_to_the_end_records_nothing(store: RecordStore) -> None:
             first = await say(session)
             await executor.rewind("s", first[-1].seq)
             assert session.last_seq == first[-1].seq
+
+
+@pytest.mark.rule("PER-06")
+async def test_a_late_duplicate_of_a_rewound_message_runs_nothing(store: RecordStore) -> None:
+    message = MessageInput.model_validate({"content": [{"type": "text", "text": "go"}], "idempotency_key": "k"})
+    with anyio.fail_after(10):
+        async with ScriptedExecutor(script(), store=store) as executor:
+            session = await executor.open(OpenOptions(session_id="s"))
+            first = await read(session.stream(message))
+            await executor.rewind("s", 1)
+            before = list(session.record)
+            assert await read(session.stream(message)) == [event for event in first if event in before]
+            assert list(session.record) == before
 
 
 @pytest.mark.rule("PER-05", "PER-06")

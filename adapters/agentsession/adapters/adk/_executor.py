@@ -32,13 +32,10 @@ from google.adk.agents.run_config import RunConfig, ToolThreadPoolConfig
 from google.adk.apps.app import App
 from google.adk.artifacts.base_artifact_service import BaseArtifactService
 from google.adk.auth.credential_service.base_credential_service import BaseCredentialService
-from google.adk.events.event import Event as AdkEvent
 from google.adk.memory.base_memory_service import BaseMemoryService
 from google.adk.runners import Runner
 from google.adk.sessions.base_session_service import BaseSessionService
 from google.adk.sessions.in_memory_session_service import InMemorySessionService
-from google.adk.sessions.session import Session
-from google.adk.sessions.state import State
 from google.genai import types
 
 from agentsession.adapters.adk._answer_checks import content_problem
@@ -47,28 +44,22 @@ from agentsession.adapters.adk._descriptor import ADK_CAPABILITIES, describe_age
 from agentsession.adapters.adk._errors import error_status, safe_message
 from agentsession.adapters.adk._gate import GatePlugin, TailPlugin
 from agentsession.adapters.adk._handover import Handover, refuses_toolset
-from agentsession.adapters.adk._history import (
-    History,
-    invocation_after,
-    is_rewound_in,
-    last_rewind,
-    rewind_events,
-    stamp,
-)
+from agentsession.adapters.adk._history import History
 from agentsession.adapters.adk._live import LiveRun
 from agentsession.adapters.adk._replies import said_parts
+from agentsession.adapters.adk._scopes import wrong_state
 from agentsession.adapters.adk._session_state import AdkSessionState
 from agentsession.adapters.adk._setup import (
     app_of,
     check_agent,
     check_host_tools,
-    check_same_tree,
     delegated_names,
     is_resumable,
 )
+from agentsession.adapters.adk._stored import AdkSessions
 from agentsession.adapters.adk._tap import TappedSessions
 from agentsession.adapters.adk._telemetry import without_content
-from agentsession.adapters.base import BaseExecutor, BaseSession, RunContext, RunResult, check_limits
+from agentsession.adapters.base import BaseSession, RunContext, RunResult, check_limits
 from agentsession.protocol import (
     AgentSessionError,
     Answer,
@@ -76,18 +67,13 @@ from agentsession.protocol import (
     Constraints,
     ElicitationAnswer,
     Error,
-    Event,
-    Initialize,
     InvalidInput,
     Message,
     MessageInput,
     Receipt,
-    RecordKey,
     RecordStore,
     RequestState,
     SessionConfig,
-    SessionNotFound,
-    StreamEnd,
     as_content,
 )
 
@@ -99,7 +85,7 @@ _UNLIMITED: Final = sys.maxsize - 1
 _ALWAYS: Final = ("steering", "mid_turn_update", "list", "delete", "load", "fork", "rewind", "sub_agents")
 
 
-class AdkExecutor(BaseExecutor):
+class AdkExecutor(AdkSessions):
     """Runs one ADK agent (or App, or Workflow) for any number of sessions.
 
     Args:
@@ -164,7 +150,7 @@ class AdkExecutor(BaseExecutor):
         described = describe_agent(app.root_agent, capabilities=list(dict.fromkeys(capabilities)))
         self.descriptor = described.model_copy(update={"constraints": constraints}) if constraints else described
         check_limits(self.descriptor, constraints)
-        self._tapped = TappedSessions(self.session_service, self._before_append)
+        self._tapped = TappedSessions(self.session_service, self._before_append, self._after_append)
         self._graph = None if isinstance(app.root_agent, BaseAgent) else self.descriptor.name
         self._runner = Runner(
             app=_controlled(app),
@@ -204,113 +190,6 @@ class AdkExecutor(BaseExecutor):
         return await super().__aexit__(kind, error, trace)
 
     # -- sessions -----------------------------------------------------------------------------------------------------
-
-    async def on_open(self, session: BaseSession) -> None:
-        """Make ADK's session, under the same id and for the same user."""
-        execution = session.options.execution
-        check_host_tools(execution.tools or (), self.descriptor)
-        state = self._state(session)
-        given = execution.state or {}
-        lasting = {key: value for key, value in given.items() if not key.startswith(State.TEMP_PREFIX)}
-        await self._history.begin(session.user_id, session.session_id, lasting, session.recorder.seq)
-        state.state_changes = {key: value for key, value in given.items() if key not in lasting}
-
-    def check_record(self, events: Sequence[Event]) -> None:
-        """A turn that waits goes on only in the tree of agents that it waits in."""
-        first = events[0]
-        end = next((event for event in reversed(events) if isinstance(event, StreamEnd)), None)
-        if isinstance(first, Initialize) and first.descriptor is not None and end is not None and end.pending:
-            check_same_tree(first.descriptor, self.descriptor)
-
-    async def on_load(self, session: BaseSession) -> None:
-        """Find ADK's session again, and ADK's ids for the record's requests; finish a rewind that was cut off."""
-        check_host_tools(session.options.execution.tools or (), self.descriptor)
-        found = await self._remembered(session)
-        rewound = last_rewind(session.record)
-        if rewound is not None and not is_rewound_in(found.events, session.record, rewound[0]):
-            await self._rewind(session, rewound[1], at=rewound[0])
-
-    async def on_fork(self, source: RecordKey, session: BaseSession, at: int) -> None:
-        """Copy ADK's session up to the point of the fork."""
-        check_host_tools(session.options.execution.tools or (), self.descriptor)
-        await self._history.fork(
-            (source.user_id, source.session_id), (session.user_id, session.session_id), session.record, at
-        )
-        await self._remembered(session)
-
-    async def on_rewind(self, session: BaseSession, to: int) -> None:
-        """Let ADK's session forget what came after seq ``to``, and put its state and artifacts back."""
-        marker = last_rewind(session.record)
-        if marker is not None:
-            await self._rewind(session, to, at=marker[0])
-        self._state(session).forget_rewound(session.record)
-
-    async def _remembered(self, session: BaseSession) -> Session:
-        """ADK's session of a session that was loaded or forked; what the record tells of it is known again."""
-        found = await self._history.get(session.user_id, session.session_id)
-        if found is None:
-            raise SessionNotFound(
-                f"ADK's session service has no session {session.session_id}",
-                where=type(self.session_service).__name__,
-                expected="the session service that the session was opened with",
-                fix="keep ADK's sessions in a lasting session service, such as SqliteSessionService",
-            )
-        state = self._state(session)
-        state.remember(session.record, session.machine)
-        for event in found.events:
-            for adk_id, config in event.actions.requested_auth_configs.items():
-                call = state.translator.book.known(adk_id)
-                if call is not None:
-                    state.credential_keys[call.request_id] = config.credential_key
-        state.needs_sealing = True
-        return found
-
-    async def _rewind(self, session: BaseSession, to: int, *, at: int) -> None:
-        """What ADK's own rewind does, with its marker at seq ``at`` of the record; the record is told what it changed.
-
-        State of the app and of the user stays, so where the record says otherwise now, it is told.
-        """
-        before = await self._adk_events(session)
-        invocation = invocation_after(before, session.record, to)
-        if invocation is None:
-            return  # nothing of what was taken back had come to ADK
-        state = self._state(session)
-        state.place = at
-        try:
-            await self._runner.rewind_async(
-                user_id=session.user_id, session_id=session.session_id, rewind_before_invocation_id=invocation
-            )
-        finally:
-            state.place = None
-        found = await self._history.get(session.user_id, session.session_id)
-        if found is not None:
-            for event in rewind_events(found, session.record, session.state_values):
-                session.recorder.record(event)
-
-    async def _adk_events(self, session: BaseSession) -> Sequence[AdkEvent]:
-        found = await self._history.get(session.user_id, session.session_id)
-        return found.events if found is not None else ()
-
-    async def _before_append(self, adk_session: Session, event: AdkEvent) -> None:
-        """Each event that ADK stores is marked with its place in the record."""
-        state = self._states.get((adk_session.user_id, adk_session.id))
-        session = self._sessions.get(RecordKey(self.descriptor.name, adk_session.user_id, adk_session.id))
-        if state is None or session is None:
-            return
-        recorder = session.recorder
-        # Between two streams nothing that is stored is in the record up to its end.
-        place = recorder.seq if recorder.machine.stream_id is not None else recorder.seq + 1
-        stamp(event, state.place if state.place is not None else place)
-
-    async def on_close(self, session: BaseSession) -> None:
-        """Forget the adapter's side of the session; an ephemeral session leaves nothing behind in ADK either."""
-        self._states.pop((session.user_id, session.session_id), None)
-        if session.options.execution.ephemeral:
-            await self.on_delete(RecordKey(self.descriptor.name, session.user_id, session.session_id))
-
-    async def on_delete(self, key: RecordKey) -> None:
-        """Remove ADK's session with the record."""
-        await self._history.delete(key.user_id, key.session_id)
 
     def _state(self, session: BaseSession) -> AdkSessionState:
         key = (session.user_id, session.session_id)
@@ -369,6 +248,9 @@ class AdkExecutor(BaseExecutor):
                 return error.what
         if config.config is not None:
             return "this executor takes no open config"
+        wrong = wrong_state(config.state or ())
+        if wrong is not None:
+            return wrong
         given = [name for name in config.model_fields_set if getattr(config, name) is not None]
         return None if given else "nothing to update"
 

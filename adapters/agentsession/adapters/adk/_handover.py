@@ -26,7 +26,7 @@ from agentsession.adapters.adk._replies import (
     granted_args,
     recorded_result,
 )
-from agentsession.adapters.adk._sealing import dangling_calls, seal
+from agentsession.adapters.adk._sealing import awaited_calls, dangling_calls, seal
 from agentsession.adapters.adk._session_state import AdkSessionState
 from agentsession.adapters.base import RunContext
 from agentsession.protocol import (
@@ -58,7 +58,10 @@ class _Told:
         """ADK's ids of calls that must not be sealed."""
         self.invocation = ""
         self._calls = {
-            made.id: (event, made) for event, calls in dangling_calls(session) for made in calls if made.id is not None
+            made.id: (event, made)
+            for event, calls in (*awaited_calls(session), *dangling_calls(session))
+            for made in calls
+            if made.id is not None
         }
         self._entered: dict[str, tuple[AdkEvent, list[types.FunctionCall]]] = {}
         # Settled, not answered: the model must not read that a tool failed which may have done its work.
@@ -70,7 +73,7 @@ class _Told:
 
     @property
     def open_ids(self) -> Collection[str]:
-        """ADK's ids of the calls that its session holds without a response."""
+        """ADK's ids of the calls that its session holds without a response, or without the one that is awaited."""
         return self._calls.keys()
 
     def name_of(self, call: Call) -> str:

@@ -35,6 +35,7 @@ from agentsession.protocol import (
 
 __all__ = [
     "SHARED",
+    "LIFE",
     "STAMP",
     "History",
     "invocation_after",
@@ -56,24 +57,48 @@ SHARED: Final = (State.APP_PREFIX, State.USER_PREFIX)
 _NOT_OF_THE_SESSION: Final = (*SHARED, State.TEMP_PREFIX)
 
 
-def stamp(event: AdkEvent, place: int) -> None:
-    """Say in ``event`` that the record had come to seq ``place`` when it was stored."""
-    event.custom_metadata = {**(event.custom_metadata or {}), STAMP: place}
+LIFE: Final = "life"
+"""The key in ``_meta.adk`` of an adopted record's initialize: a name for this record of the ADK session."""
+
+
+def stamp(event: AdkEvent, place: int, record: Sequence[Event]) -> None:
+    """Say in ``event`` that ``record`` had come to seq ``place`` when it was stored."""
+    event.custom_metadata = {**(event.custom_metadata or {}), STAMP: [place, _life(record)]}
+
+
+def _life(record: Iterable[Event]) -> str:
+    """Which record it is: an ADK session whose record was lost may have stamps of that one when it is adopted."""
+    life = _marks(next(iter(record), None)).get(LIFE)
+    return life if isinstance(life, str) else ""
+
+
+def _marks(event: Event | None) -> Mapping[str, Any]:
+    marks = (event.meta or {}).get("adk") if event is not None else None
+    return marks if isinstance(marks, Mapping) else {}
+
+
+def _stamped(event: AdkEvent, life: str) -> int | None:
+    match (event.custom_metadata or {}).get(STAMP):
+        case [int(place), str(which)] if which == life:
+            return place
+        case _:
+            return None
 
 
 def places(events: Iterable[AdkEvent], record: Iterable[Event]) -> list[int]:
     """The seq at which each of ADK's events came into the record."""
     told: dict[str, int] = {}
+    record = list(record)
+    life = _life(record)
     for item in record:
-        marks = (item.meta or {}).get("adk")
-        event_id = marks.get("eventId") if isinstance(marks, Mapping) else None
+        event_id = _marks(item).get("eventId")
         if isinstance(event_id, str):
             told.setdefault(event_id, item.seq)
     found: list[int] = []
     for event in events:
-        given = (event.custom_metadata or {}).get(STAMP)
         before = found[-1] if found else 0
-        found.append(given if isinstance(given, int) else told.get(event.id, before))
+        place = _stamped(event, life)
+        found.append(place if place is not None else told.get(event.id, before))
     return found
 
 
@@ -156,7 +181,7 @@ class History:
         """ADK's session, whole."""
         return await self._service.get_session(app_name=self._app_name, user_id=user_id, session_id=session_id)
 
-    async def begin(self, user_id: str, session_id: str, state: Mapping[str, Any], place: int) -> None:
+    async def begin(self, user_id: str, session_id: str, state: Mapping[str, Any], record: Sequence[Event]) -> None:
         """Make ADK's session. The state that it begins with is its first event.
 
         State that is given to ``create_session`` stands in no event: ADK's rewind takes it for something that came
@@ -166,7 +191,7 @@ class History:
         if not state:
             return
         event = AdkEvent(author="user", actions=EventActions(state_delta=dict(state)))
-        stamp(event, place)
+        stamp(event, record[-1].seq, record)
         await self._filled(made, [event])
 
     async def fork(self, source: tuple[str, str], target: tuple[str, str], record: Sequence[Event], at: int) -> None:

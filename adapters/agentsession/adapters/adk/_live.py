@@ -30,7 +30,7 @@ from agentsession.adapters.adk._storable import make_storable
 from agentsession.adapters.adk._tool_calls import ToolCalls
 from agentsession.adapters.adk._translate import Translator
 from agentsession.adapters.adk._values import thread_of
-from agentsession.adapters.base import RunContext
+from agentsession.adapters.base import RunContext, restamp
 from agentsession.protocol import (
     Answer,
     ElicitationRequest,
@@ -193,6 +193,12 @@ class LiveRun:
             asks = isinstance(made, ElicitationRequest) and made.kind != "clarification"
             if not asks and not isinstance(made, (SessionUpdate, ElicitationResponse)):
                 await self.record(made, of_child=True)
+
+    async def compacted(self, event: AdkEvent) -> None:
+        """Record that ADK will show the model a summary from now on; no agent said it."""
+        await self.attached()
+        for made in self.state.translator.feed(event):
+            await self.record(restamp(made, source="ext:adk"))
 
     def saw_exception(self, error: BaseException) -> None:
         """ADK makes an event of an exception that ends an agent, and stores it."""

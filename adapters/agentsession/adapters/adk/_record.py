@@ -25,6 +25,7 @@ from agentsession.adapters.adk._translate import Translator
 from agentsession.adapters.adk._values import clean_id, is_within, iso_timestamp, lossy_json, redact
 from agentsession.protocol import (
     PROTOCOL_VERSION,
+    REWIND,
     AgentDescriptor,
     AgentEnd,
     AgentStart,
@@ -92,6 +93,8 @@ class _Recorder:
         self._open: dict[str | None, tuple[str, str | None]] = {}
         """The agent at work on each open thread and the thread it hangs under, in the order of opening."""
         self._paused: set[tuple[str | None, str]] = set()
+        self._before: dict[str, int] = {}
+        """The seq before the first event of each invocation, where no turn was open there."""
         scopes = {read.event.isolation_scope for read in session.events if read.event.isolation_scope}
         self._translator.delegated.update(scopes)
 
@@ -123,9 +126,26 @@ class _Recorder:
 
     def finish(self) -> list[Event]:
         """The end of the last stream, and the state that the file says the session had in the end."""
+        self._settle_begun()
         self._end_stream()
         self._snapshot(self._session.last_state)
         return self._taken()
+
+    def _settle_begun(self) -> None:
+        """Nobody can say what became of a call that was begun and has no response: its process is gone.
+
+        A call that waits for its own confirmation or credential has not begun.
+        """
+        if self._machine.stream_id is None:
+            return
+        open_calls = self._translator.book.open_calls()
+        asked = {call.tool_request_id for call in open_calls if call.kind != "tool"}
+        begun = [
+            request_id
+            for request_id, request in self._machine.requests.items()
+            if request.status != "waiting" and request_id not in asked
+        ]
+        self._close_requests("unknown", "cancel", begun)
 
     def _snapshot(self, state: Any) -> None:
         if state:
@@ -148,8 +168,12 @@ class _Recorder:
             return
         if says:
             self._end_stream()
-            self._settle()
+            self._settle("message")
+            self._before.setdefault(event.invocation_id, self._seq)
             self._begin_turn()
+        elif event.actions.rewind_before_invocation_id:
+            self._end_stream()
+            self._settle(REWIND)
         elif answers and self._answers_something(answers, event):
             if self._stream_open:
                 self._end_stream()
@@ -157,16 +181,20 @@ class _Recorder:
         elif answers and not self._stream_open:
             self._continue_or_begin()
         translated = self._translator.feed(event, unread=read.unread)
-        rewound = bool(event.actions.rewind_before_invocation_id)
-        if rewound and self._translator.book.open_calls():
-            if not self._stream_open:
-                self._begin_stream()
-            self._close_requests("cancelled", "cancel")
         self._close_delegations(event)
         for item in translated:
             if item.type == "error" and not self._stream_open:
                 self._continue_or_begin()
+            if isinstance(item, Custom) and item.kind == REWIND:
+                item = self._rewind(item, event.actions.rewind_before_invocation_id)
             self._emit(item)
+
+    def _rewind(self, item: Custom, invocation: str | None) -> Custom:
+        """ADK's rewind with the seq that it goes to, so that what it took back counts no more here either."""
+        to = self._before.get(invocation or "")
+        if to is None or not isinstance(item.data, dict):
+            return item
+        return item.model_copy(update={"data": {**item.data, "to_seq": to}})
 
     def _agent(self, event: AdkEvent, read: ReadEvent) -> None:
         if not self._stream_open:
@@ -245,17 +273,17 @@ class _Recorder:
             self._leave(thread, reason if reason in ("input_required", "failed", "aborted") else "completed")
         self._emit(StreamEnd(reason=reason, pending=pending, data=data, source="host"))
 
-    def _settle(self) -> None:
-        """A message came over what waits: a stream of its own settles that and ends the turn."""
+    def _settle(self, cause: str) -> None:
+        """A message or a rewind came over what waits: a stream of its own settles that and ends the turn."""
         if self._machine.state != "input_required":
             return
         self._begin_stream()
         self._close_requests("cancelled", "cancel")
-        self._emit(StreamEnd(reason="aborted", data={"cause": "message"}, source="host"))
+        self._emit(StreamEnd(reason="aborted", data={"cause": cause}, source="host"))
 
-    def _close_requests(self, status: str, action: str) -> None:
+    def _close_requests(self, status: str, action: str, ids: Iterable[str] | None = None) -> None:
         calls = {call.request_id: call for call in self._translator.book}
-        for request_id in list(self._machine.requests):
+        for request_id in list(self._machine.requests if ids is None else ids):
             request = self._machine.requests[request_id]
             call = calls.get(request_id)
             self._translator.resolve(request_id)

@@ -21,7 +21,7 @@ from google.genai import types
 from agentsession.adapters.adk._reentry import is_placeholder_of_gate
 from agentsession.adapters.adk._replies import UNKNOWN
 
-__all__ = ["dangling_calls", "seal"]
+__all__ = ["awaited_calls", "dangling_calls", "seal"]
 
 SEALED_CODE = "AGENTSESSION_SEALED"
 """The error code of the events that close what a run left open; ADK gives its own only a meaning for aborts."""
@@ -40,6 +40,29 @@ def dangling_calls(session: Session) -> list[tuple[AdkEvent, list[types.Function
         if event.author != "user" and not event.partial:
             found.append((event, [call for call in event.get_function_calls() if call.id]))
     return [(event, calls) for event, calls in found if calls]
+
+
+def awaited_calls(session: Session) -> list[tuple[AdkEvent, list[types.FunctionCall]]]:
+    """Long-running calls that have had their first result and that nobody outside has answered, oldest first.
+
+    Only an adopted session has such calls waiting: this adapter closes the request with the first result.
+    """
+    events = _apply_rewinds(session.events)
+    by_agent = {
+        response.id for event in events if event.author != "user" for response in event.get_function_responses()
+    }
+    by_user = {response.id for event in events if event.author == "user" for response in event.get_function_responses()}
+    found = []
+    for event in events:
+        late = event.long_running_tool_ids or ()
+        left = [
+            call
+            for call in event.get_function_calls()
+            if call.id in late and call.id in by_agent and call.id not in by_user and event.author != "user"
+        ]
+        if left:
+            found.append((event, left))
+    return found
 
 
 async def seal(

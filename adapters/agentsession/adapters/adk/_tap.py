@@ -18,21 +18,25 @@ from google.adk.sessions.session import Session
 
 __all__ = ["TappedSessions"]
 
-BeforeAppend = Callable[[Session, AdkEvent], Awaitable[None]]
-"""Called with an event that is about to be stored, and may change it."""
+Seen = Callable[[Session, AdkEvent], Awaitable[None]]
+"""Called with an event: one that is about to be stored, which may be changed, or one that was stored."""
 
 
 class TappedSessions(BaseSessionService):
     """The user's session service, with a look at what is appended; everything else goes through as it is."""
 
-    def __init__(self, inner: BaseSessionService, before_append: BeforeAppend) -> None:
+    def __init__(self, inner: BaseSessionService, before_append: Seen, after_append: Seen) -> None:
         self.inner = inner
         self._before_append = before_append
+        self._after_append = after_append
 
     async def append_event(self, session: Session, event: AdkEvent) -> AdkEvent:
-        if not event.partial:
-            await self._before_append(session, event)
-        return await self.inner.append_event(session=session, event=event)
+        if event.partial:
+            return await self.inner.append_event(session=session, event=event)
+        await self._before_append(session, event)
+        stored = await self.inner.append_event(session=session, event=event)
+        await self._after_append(session, stored)
+        return stored
 
     async def create_session(
         self,

@@ -25,7 +25,7 @@ import inspect
 import logging
 import os
 import secrets
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from types import TracebackType
 from typing import Any, ClassVar, Self
@@ -66,6 +66,7 @@ from agentsession.protocol import (
     SessionBusy,
     SessionConfig,
     SessionExists,
+    SessionMachine,
     SessionNotFound,
     SessionUpdate,
     StreamEnd,
@@ -74,6 +75,7 @@ from agentsession.protocol import (
     check_id,
     check_schema,
     check_version,
+    is_ephemeral,
 )
 
 __all__ = ["BaseExecutor", "RunResult"]
@@ -340,7 +342,7 @@ class BaseExecutor:
         self.task_group  # noqa: B018  # raises when the executor is not entered
         options = need(options or OpenOptions(), OpenOptions, "options argument", "pass OpenOptions(...)")
         self._check_options(options)
-        key = self._key(options.session_id or f"s-{secrets.token_hex(8)}", options.user_id)
+        key = self._key(_session_id(options), options.user_id)
         self._check_not_open(key)
         kept = None if options.execution.ephemeral else (store or self.store)
         owner = self._owner()
@@ -478,29 +480,56 @@ class BaseExecutor:
             raise CursorGone(
                 f"seq {at} is beyond the record", where=f"session {session_id}", expected=f"up to {info.last_seq}"
             )
-        key = self._key(options.session_id or f"s-{secrets.token_hex(8)}", options.user_id)
+        key = self._key(_session_id(options), options.user_id)
         events = [event for event in await kept.read(source) if event.seq <= at]
         copied = [restamp(event, session_id=key.session_id) for event in events]
-        owner = self._owner()
-        session = BaseSession(self, key, options, kept, owner, hooks)
-        session.recorder.load(copied, at, owner[-4:])
-        if not events or session.state == "running":
+        if not events or SessionMachine.fold(copied).state == "running":
             raise InvalidInput(
                 f"session {session_id} cannot be forked at seq {at}",
                 got="a stream is open there" if events else "nothing is there",
                 fix="fork at the seq of a stream_end",
             )
-        self._check_not_open(key)
-        await kept.create(key)
-        async with self._starting(session, kept, key):
-            self._sessions[key] = session
-            await kept.lock(key, owner)
-            await kept.append(key, copied, reserved_seq=at)
+
+        async def forked(session: BaseSession) -> None:
             session.ending.settle_fork()
             await session.stored()
             await self.on_fork(source, session, at)
+
+        return await self._begin_from(key, copied, options, kept, hooks, forked, reserved_seq=at, reason="forked")
+
+    async def _begin_from(
+        self,
+        key: RecordKey,
+        events: Sequence[Event],
+        options: OpenOptions,
+        kept: RecordStore | None,
+        hooks: LifecycleInterceptor | None,
+        ready: Callable[[BaseSession], Awaitable[None]],
+        *,
+        reserved_seq: int,
+        reason: str,
+    ) -> BaseSession:
+        """Start a new session whose record begins with ``events``; ``ready`` does what the agent behind needs."""
+        owner = self._owner()
+        session = BaseSession(self, key, options, kept, owner, hooks)
+        session.recorder.load(events, reserved_seq, owner[-4:])
+        self._check_not_open(key)
+        self._sessions[key] = session
+        if kept is not None:
+            try:
+                await kept.create(key)
+            except BaseException:
+                self.forget(session)
+                raise
+        async with self._starting(session, kept, key):
+            if kept is not None:
+                await kept.lock(key, owner)
+                durable = [event for event in events if not is_ephemeral(event)]
+                await kept.append(key, durable, reserved_seq=session.recorder.seq)
+            await ready(session)
             session.hooked()
-            await session.fire_start("forked")
+            await session.stored()
+            await session.fire_start(reason)
         return session
 
     async def rewind(
@@ -557,6 +586,11 @@ class BaseExecutor:
     @staticmethod
     def _owner() -> str:
         return f"pid {os.getpid()}:{secrets.token_hex(4)}"
+
+
+def _session_id(options: OpenOptions) -> str:
+    """The id that the host chose, also one that will be refused, or a new one."""
+    return options.session_id if options.session_id is not None else f"s-{secrets.token_hex(8)}"
 
 
 def _only_run_ended(error: BaseException) -> bool:

@@ -165,6 +165,11 @@ class BaseSession:
         return self.recorder.turns
 
     @property
+    def store(self) -> RecordStore | None:
+        """Where the record is kept; ``None`` for a session that lives in memory alone."""
+        return self._store
+
+    @property
     def readers(self) -> int:
         """How many readers are attached."""
         return self.recorder.log.readers
