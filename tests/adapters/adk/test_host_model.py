@@ -324,6 +324,16 @@ async def test_a_pipeline_asks_for_each_of_its_agents_in_turn() -> None:
         assert turn.texts == ["first speaks", "again speaks", "again speaks"]
 
 
+@pytest.mark.rule("LIFE-04")
+async def test_a_label_of_the_user_s_own_names_no_agent() -> None:
+    config = types.GenerateContentConfig(labels={"adk_agent_name": "somebody else"})
+    async with driven(hosted(generate_content_config=config)) as desk:
+        await desk.stream("go")
+        (question,) = asked(desk)
+        assert question.agent_id == "root"
+        assert (await desk.stream(accept(question.request_id, "Hi."))).texts == ["Hi."]
+
+
 @pytest.mark.parametrize("parked", [True, False])
 async def test_model_calls_are_asked_between_calls_of_the_host_s_tools(parked: bool) -> None:
     def plays(question: ElicitationRequest) -> Any:

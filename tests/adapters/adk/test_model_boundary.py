@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from google.adk.agents import LlmAgent
+from google.adk.agents import LlmAgent, LoopAgent
 from google.adk.models.base_llm import BaseLlm
 from google.adk.models.google_llm import Gemini
 from google.adk.tools.agent_tool import AgentTool
@@ -188,6 +188,33 @@ async def test_a_played_a_replayed_and_a_served_run_have_the_same_record(tmp_pat
     ]
     assert [event["code"] for event in played if event["type"] == "error"] == ["SAFETY", "503", "429"]
     assert kinds.count("usage") == 3
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # ADK's own loop agent
+async def test_a_loop_asks_all_three_the_same_although_its_contents_end_with_the_model_s(tmp_path: Path) -> None:
+    def looped(model: BaseLlm) -> LoopAgent:
+        inner = LlmAgent(name="inner", model=model, instruction="Go on.")
+        return LoopAgent(name="root", sub_agents=[inner], max_iterations=3)
+
+    async def said_by(model: BaseLlm) -> list[str]:
+        def reply(item: ToolRequest | ElicitationRequest) -> Answer:
+            assert isinstance(item, ElicitationRequest)
+            assert isinstance(item.context, dict)
+            assert item.context["contents"][-1]["role"] == "user"
+            return accept(item.request_id, f"step {len(item.context['contents'])}")
+
+        async with driven(looped(model)) as desk:
+            return (await desk.turn("go", reply)).texts
+
+    path = tmp_path / "run.ndjson"
+    played = await said_by(RecordingLlm(llm=HostLlm(), path=path))
+    replayed = await said_by(ReplayLlm.of(path))
+    async with served(path) as (gemini, replies, _):
+        real = await said_by(gemini)
+
+    assert len(set(played)) == 3
+    assert replayed == played
+    assert (real, replies.problems) == (played, [])
 
 
 async def test_a_host_may_answer_from_a_recording(tmp_path: Path) -> None:

@@ -283,3 +283,21 @@ def test_what_the_agents_code_prints_stands_above_the_live_area() -> None:
         assert text.count("printed by a tool") == 1
         at.type("\x04")
         assert at.wait_exit() == 0
+
+
+def test_a_person_plays_the_model_of_an_adk_agent(tmp_path: Path) -> None:
+    pytest.importorskip("google.adk")
+    (tmp_path / "played.py").write_text(
+        "from google.adk.agents import LlmAgent\n"
+        "from agentsession.adapters.adk import HostLlm\n"
+        "agent = LlmAgent(name='clerk', model=HostLlm(), tools=[])\n"
+    )
+    with TerminalSession(["run", "played:agent"], cwd=tmp_path) as at:
+        at.wait_for(r"/help")
+        at.type("How many pens?\r")
+        at.wait_for(r"user: How many pens\?")
+        answer(at, '{"text": "Three pens."}', r"send answer=")
+        answer(at, "y", r"completed")
+        assert "Three pens." in at.text.split("send answer=")[1]
+        at.type("\x04")
+        assert at.wait_exit() == 0

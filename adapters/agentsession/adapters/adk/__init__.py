@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         HttpRequest,
     )
     from agentsession.adapters.adk._gemini_requests import (
-        Read,
+        GeminiRead,
         read_request,
         request_json,
     )
@@ -104,7 +104,7 @@ __all__ = [
     "MODEL_CALL",
     "ModelExchange",
     "Playback",
-    "Read",
+    "GeminiRead",
     "Recording",
     "RecordingDiffers",
     "RecordingExhausted",
@@ -174,7 +174,7 @@ _WHERE = {
     "_translate": ("Call", "Translator"),
     "_exchanges": ("ModelExchange", "Playback", "Recording", "RecordingDiffers", "RecordingExhausted"),
     "_gemini_loopback": ("GeminiLoopback", "HttpReply", "HttpRequest"),
-    "_gemini_requests": ("Read", "read_request", "request_json"),
+    "_gemini_requests": ("GeminiRead", "read_request", "request_json"),
     "_gemini_responses": ("adk_response", "read_response", "response_json"),
     "_host_model": ("MODEL_CALL", "HostLlm", "model_answer"),
     "_recorded_model": ("LoopbackPlayback", "RecordingLlm", "ReplayLlm"),

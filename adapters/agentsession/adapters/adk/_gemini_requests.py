@@ -18,6 +18,7 @@ import enum
 from collections.abc import Mapping
 from typing import Any, Final, Generic, TypeVar
 
+from google.adk.models.base_llm import BaseLlm
 from google.adk.models.llm_request import LlmRequest
 from google.genai import _transformers, types  # private: the client's own reading of schemas given as Python types
 from pydantic import BaseModel
@@ -26,13 +27,13 @@ from agentsession.adapters.adk._lenient import pointer_of, read_model, refused, 
 from agentsession.adapters.adk._values import is_list, is_mapping, is_object, lossy_json
 from agentsession.protocol import InvalidInput, JsonError, repair_text, to_json
 
-__all__ = ["Read", "read_request", "request_json", "wire_json"]
+__all__ = ["GeminiRead", "asked_json", "read_request", "request_json", "wire_json"]
 
 T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Read(Generic[T]):
+class GeminiRead(Generic[T]):
     """What was read, and what its JSON held that google-genai has no field for, by JSON pointer."""
 
     value: T
@@ -65,6 +66,18 @@ _OF_THE_CLIENT: Final = frozenset(
 _BACK: Final = {wire: field for field, wire in (*_AT_TOP.items(), *_OTHER_NAME.items())}
 
 
+def asked_json(model: BaseLlm, request: LlmRequest) -> dict[str, Any]:
+    """:func:`request_json` of what a provider would be asked: every model of ADK adds a word of the user's to contents
+    that end with the model's, as in a loop. ``request`` stays as it is.
+
+    Raises:
+        InvalidInput: as :func:`request_json`.
+    """
+    asked = request.model_copy(update={"contents": list(request.contents)})
+    model._maybe_append_user_content(asked)  # for subclasses of BaseLlm, although its name is private
+    return request_json(asked)
+
+
 def request_json(request: LlmRequest) -> dict[str, Any]:
     """The ``GenerateContentRequest`` that ``request`` is, with the model's name in ``model``.
 
@@ -91,7 +104,7 @@ def request_json(request: LlmRequest) -> dict[str, Any]:
     return out
 
 
-def read_request(value: Any, *, name: str = "request") -> Read[LlmRequest]:
+def read_request(value: Any, *, name: str = "request") -> GeminiRead[LlmRequest]:
     """The ADK request that a ``GenerateContentRequest`` stands for; camelCase and snake_case are both read.
 
     Raises:
@@ -127,7 +140,7 @@ def read_request(value: Any, *, name: str = "request") -> Read[LlmRequest]:
                 _place(known, setting, f"/{key}/{inner}", config, places, unread, at_top=False)
         else:
             _place(field, item, f"/{key}", config, places, unread, at_top=True)
-    return Read(LlmRequest(model=model, contents=contents, config=_config(config, places, unread, name)), unread)
+    return GeminiRead(LlmRequest(model=model, contents=contents, config=_config(config, places, unread, name)), unread)
 
 
 def _place(

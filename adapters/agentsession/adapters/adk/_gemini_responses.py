@@ -19,7 +19,7 @@ from google.adk.models.llm_response import LlmResponse
 from google.adk.utils.streaming_utils import StreamingResponseAggregator
 from google.genai import errors, types
 
-from agentsession.adapters.adk._gemini_requests import Read, wire_json
+from agentsession.adapters.adk._gemini_requests import GeminiRead, wire_json
 from agentsession.adapters.adk._lenient import read_model, refused
 from agentsession.adapters.adk._values import is_list, is_object, lossy_json
 
@@ -40,7 +40,7 @@ _WHOLE: Final = {"usage_metadata": "usageMetadata", "model_version": "modelVersi
 """Fields of an ADK response that are the response's."""
 
 
-def read_response(value: Any, *, name: str = "response") -> Read[types.GenerateContentResponse]:
+def read_response(value: Any, *, name: str = "response") -> GeminiRead[types.GenerateContentResponse]:
     """A ``GenerateContentResponse``, or one chunk of a stream, from JSON.
 
     Raises:
@@ -56,7 +56,7 @@ def read_response(value: Any, *, name: str = "response") -> Read[types.GenerateC
         data["candidates"] = [_known_citations(item) for item in data["candidates"]]
     unread: dict[str, Any] = {}
     response = read_model(types.GenerateContentResponse, data, unread, name=name)
-    return Read(response, unread)
+    return GeminiRead(response, unread)
 
 
 def error_of(value: Any, *, name: str = "response") -> errors.APIError:

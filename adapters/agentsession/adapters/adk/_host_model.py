@@ -29,7 +29,7 @@ from google.adk.models.llm_response import LlmResponse
 
 from agentsession.adapters.adk._errors import MODEL_CALL_CANCELLED, MODEL_CALL_DECLINED, safe_message
 from agentsession.adapters.adk._exchanges import agent_of, redacted_request
-from agentsession.adapters.adk._gemini_requests import request_json
+from agentsession.adapters.adk._gemini_requests import asked_json
 from agentsession.adapters.adk._gemini_responses import answer_with, check_answer
 from agentsession.adapters.adk._values import is_list
 from agentsession.protocol import (
@@ -224,7 +224,7 @@ class HostLlm(BaseLlm):
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
-        answer = await self._ask(redacted_request(request_json(llm_request)))
+        answer = await self._ask(redacted_request(asked_json(self, llm_request)))
         if answer.action != "accept":
             code = MODEL_CALL_DECLINED if answer.action == "decline" else MODEL_CALL_CANCELLED
             yield LlmResponse(error_code=code, error_message=safe_message(code, None))
@@ -246,7 +246,11 @@ class HostLlm(BaseLlm):
                 id="no-session",
             )
         await live.attached()
+        thread = live.brackets.current_thread()
+        working = live.ctx.open_agents.get(thread, ())
         agent = agent_of(request)
+        if agent not in working:  # the label may be the user's own
+            agent = working[-1] if working else None
         question = ElicitationRequest(
             request_id=live.ctx.new_id("q"),
             kind=MODEL_CALL,
@@ -254,8 +258,9 @@ class HostLlm(BaseLlm):
             context=request,
             requested_schema=ANSWER_SCHEMA,
             agent_id=agent,
-            thread_id=live.brackets.current_thread(),
+            thread_id=thread,
         )
+        live.brackets.see_agent_open(question)
         try:
             live.ctx.emit_nowait(question)
         except RunEnded:

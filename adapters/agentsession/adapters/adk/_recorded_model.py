@@ -35,7 +35,7 @@ from agentsession.adapters.adk._exchanges import (
     redacted_response,
 )
 from agentsession.adapters.adk._gemini_loopback import HttpReply, HttpRequest
-from agentsession.adapters.adk._gemini_requests import request_json
+from agentsession.adapters.adk._gemini_requests import asked_json
 from agentsession.adapters.adk._gemini_responses import response_json, wire_chunks
 from agentsession.adapters.adk._model import ScriptedLlm, Step, wire
 from agentsession.adapters.adk._traffic import asked_over_http, load_recording
@@ -90,7 +90,7 @@ class RecordingLlm(BaseLlm):
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
         # Before the call: a model may change the request it is given, and ADK the responses.
-        asked = redacted_request(request_json(llm_request))
+        asked = redacted_request(asked_json(self, llm_request))
         heard: list[dict[str, Any]] = []
         try:
             async with aclosing(self.llm.generate_content_async(llm_request, stream)) as responses:
@@ -146,7 +146,7 @@ class ReplayLlm(ScriptedLlm):
         return len(self.playback.left)
 
     def _next(self, request: LlmRequest) -> Step:
-        return wire(*self.playback.take(redacted_request(request_json(request))).responses)
+        return wire(*self.playback.take(redacted_request(asked_json(self, request))).responses)
 
 
 class LoopbackPlayback:
