@@ -260,7 +260,6 @@ class HostLlm(BaseLlm):
             agent_id=agent,
             thread_id=thread,
         )
-        live.brackets.see_agent_open(question)
         try:
             live.ctx.emit_nowait(question)
         except RunEnded:
