@@ -185,6 +185,11 @@ ANSWERS: dict[str, list[dict[str, Any]]] = {
     "second candidate": [
         {"candidates": [*said({"text": "a"})["candidates"], {**said({"text": "b"})["candidates"][0], "index": 1}]}
     ],
+    "second candidate in a chunk of its own": [
+        said({"text": "a"}, finish=None),
+        {"candidates": [{**said({"text": "b"})["candidates"][0], "index": 1}]},
+        said({"text": "c"}),
+    ],
     "image": [said({"text": "see "}, {"inlineData": {"mimeType": "image/png", "data": "iVBORw=="}}, {"text": "this"})],
     "grounding": [
         {
