@@ -34,6 +34,9 @@ class _AtWork(NamedTuple):
     span: Span
     context: InvocationContext
 
+    def __repr__(self) -> str:
+        return f"_AtWork({self.span!r})"  # a context shows its session's state, where a tool may keep a token
+
     @property
     def is_over(self) -> bool:
         # ADK gives each agent a context of its own, and marks it where a callback spoke in the agent's place.

@@ -21,6 +21,7 @@ __all__ = [
     "INPUT",
     "answer_of",
     "asks",
+    "hint_for_person",
     "hint_of",
     "kind_of",
     "original_id",
@@ -108,6 +109,12 @@ def hint_of(args: Mapping[str, Any]) -> str:
     return hint if isinstance(hint, str) else ""
 
 
+def hint_for_person(hint: str | None, name: str) -> str:
+    """What a person is asked about a call of the tool ``name``: the tool's own words, if it has some."""
+    shown = repair_text(hint or "")
+    return shown if shown and _FOR_PROGRAMS not in shown else f"May {name} run?"
+
+
 def original_id(kind: CallKind, args: Mapping[str, Any]) -> str:
     """The ADK id of the tool call that the question is about; empty when there is none."""
     if kind == "tool_confirmation":
@@ -157,10 +164,7 @@ def _confirmation(args: Mapping[str, Any], tool: str | None) -> dict[str, Any]:
     payload = confirmation.get("payload") if is_mapping(confirmation) else None
     call = _get(args, "originalFunctionCall", "original_function_call")
     name = tool or (call.get("name") if is_mapping(call) else None) or "this tool"
-    hint = repair_text(hint_of(args))
-    if not hint or _FOR_PROGRAMS in hint:
-        hint = f"May {name} run?"
-    out: dict[str, Any] = {"message": hint}
+    out: dict[str, Any] = {"message": hint_for_person(hint_of(args), name)}
     if payload is not None:
         out["context"] = lossy_json(payload)[0]
     return out

@@ -22,7 +22,7 @@ from google.adk.tools.tool_confirmation import ToolConfirmation
 from google.adk.tools.tool_context import ToolContext
 
 from agentsession.adapters.adk._credentials import store_credential
-from agentsession.adapters.adk._elicit import question_of
+from agentsession.adapters.adk._elicit import hint_for_person, question_of
 from agentsession.adapters.adk._host_tools import HostTool, InlineInput
 from agentsession.adapters.adk._long_running import PENDING, is_first_word, outcome, waits_inside
 from agentsession.adapters.adk._replies import (
@@ -104,7 +104,7 @@ class ToolCalls:
         if is_agent_tool(tool):
             if not getattr(tool, "include_plugins", True):
                 return {"error": "blocked: an AgentTool with include_plugins=False cannot be controlled"}
-            return None
+            return await self._confirm_agent(tool, args, context)
         return await self._permit(tool, args, context)
 
     def _is_of_session(self, context: ToolContext) -> bool:
@@ -120,6 +120,21 @@ class ToolCalls:
         if answer is None:
             return {"error": "cancel"}
         return function_response(call, answer).response
+
+    async def _confirm_agent(self, tool: BaseTool, args: dict[str, Any], context: ToolContext) -> dict[str, Any] | None:
+        """An agent as a tool needs no grant; a subclass of ADK's may want a yes before its agent works."""
+        state, request_id = self._live.state, self._known_request(context) or ""
+        confirmed = state.confirmed.pop(request_id, None)
+        if confirmed is None and await tool.check_require_confirmation(args, context):
+            if not self._live.ctx.is_open_request(request_id):
+                return {"error": "blocked: nobody was asked about this call"}
+            answer = await self._confirm(tool, request_id, None)
+            if answer.action != "accept":
+                state.declined(request_id)
+                return {"error": DECLINED}
+            confirmed = ToolConfirmation(confirmed=True, payload=_payload(answer))
+        context.tool_confirmation = confirmed  # ADK looks too, and would ask again
+        return None
 
     async def _permit(self, tool: BaseTool, args: dict[str, Any], context: ToolContext) -> dict[str, Any] | None:
         live, ctx, state = self._live, self._live.ctx, self._live.state
@@ -307,12 +322,11 @@ class ToolCalls:
     async def _confirm(self, tool: BaseTool, request_id: str, asked: ToolConfirmation | None) -> ElicitationAnswer:
         """Ask the person for the confirmation that a tool itself wants."""
         payload, _ = lossy_json(asked.payload if asked is not None else None)
-        message = repair_text(asked.hint or "") if asked is not None else ""
         return await self._ask(
             ElicitationRequest(
                 request_id=self._live.ctx.new_id("q"),
                 kind="tool_confirmation",
-                message=message or f"May {tool.name} run?",
+                message=hint_for_person(asked.hint if asked is not None else None, tool.name),
                 tool_request_id=request_id,
                 thread_id=self._thread_of(request_id),
                 **({"context": payload} if payload is not None else {}),
