@@ -24,7 +24,7 @@ from google.auth import jwt
 __all__ = ["BACK", "CLIENT", "CLIENT_SECRET", "Provider", "provider", "service_account_key", "sign_in"]
 
 CLIENT = "the-client"
-CLIENT_SECRET = "planted-client-secret-" + secrets.token_hex(4)
+CLIENT_SECRET = "planted-client-secret-5f1c2d"
 BACK = "https://host.example/back"
 
 

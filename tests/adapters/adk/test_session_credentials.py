@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,6 +13,7 @@ from typing import Any
 
 import pytest
 from google.adk.auth.auth_tool import AuthConfig
+from google.adk.auth.credential_service.in_memory_credential_service import InMemoryCredentialService
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.base_tool import BaseTool
@@ -25,7 +30,7 @@ from tests.adapters.adk.driving import (
     verify,
 )
 from tests.adapters.adk.make import old_agent
-from tests.adapters.adk.provider import Provider, provider
+from tests.adapters.adk.provider import CLIENT_SECRET, Provider, provider
 
 from agentsession.adapters.adk import AdkExecutor, call, calls, say
 from agentsession.protocol import (
@@ -176,6 +181,36 @@ async def test_a_host_without_sign_ins_is_still_asked_for_a_key(server: Provider
         question = await to_question(desk)
         await desk.stream(accept(question.request_id, KINDS["api_key"].give(server, question)))
         assert weather.statuses == [200]
+
+
+REPO = Path(__file__).parents[3]
+
+
+@pytest.mark.rule("PER-01", "SEC-01")
+@pytest.mark.parametrize("name", ["oauth2", "oauth2_public", "open_id"])
+def test_a_sign_in_that_waits_when_its_process_is_killed_is_made_in_another_one(
+    name: str, server: Provider, tmp_path: Path
+) -> None:
+    def run(step: str, exits: int) -> str:
+        paths = [REPO, *(REPO / part for part in ("protocol", "adapters", "host", "conformance"))]
+        script = [sys.executable, "-W", "ignore", "-m", "tests.adapters.adk.killed_signed_in"]
+        done = subprocess.run(
+            [*script, str(tmp_path), server.url, name, step],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))},
+            capture_output=True,
+            timeout=150,
+            check=False,
+            text=True,
+        )
+        assert done.returncode == exits, done.stderr
+        return done.stdout
+
+    run("start", 9)
+    made = json.loads(run("resume", 0))
+    assert made == {"reason": "completed", "texts": ["done"], "api": [200], "responses": {"weather": "completed"}}
+    assert server.grants == ["authorization_code"]
+    files = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    assert [secret for secret in [*server.issued, CLIENT_SECRET] if secret.encode() in files] == []
 
 
 # -- what cannot be an answer -----------------------------------------------------------------------------------------
@@ -332,6 +367,28 @@ async def test_one_refused_credential_leaves_the_call_with_the_other_one_alone(r
         assert_valid_history(root.model)
 
 
+@pytest.mark.rule("HITL-02", "HITL-03")
+@pytest.mark.parametrize("yes", [(True, True), (True, False), (False, False)])
+async def test_calls_of_a_child_that_need_one_credential_each_have_their_question(
+    yes: tuple[bool, bool], server: Provider
+) -> None:
+    """ADK asks once for such calls of an agent that it can enter again; here each call waits for itself."""
+    weather, kind = Weather(server), KINDS["api_key"]
+    tool = weather_tool(weather, kind.config(server))
+    kid = agent(calls(call("weather", id="k1"), call("weather", id="k2")), say("kid"), name="kid", tools=[tool])
+    root = agent(call("kid", {"request": "go"}), say("done"), tools=[AgentTool(kid)])
+    async with driven(root) as desk:
+        await desk.stream("go")
+        await desk.stream([grant(item.request_id) for item in desk.session.pending])
+        answers = []
+        for good, question in zip(yes, desk.session.pending, strict=True):
+            assert isinstance(question, ElicitationRequest)
+            asked = question.request_id
+            answers.append(accept(asked, kind.give(server, question)) if good else decline(asked))
+        done = await desk.stream(answers)
+        assert (done.reason, done.texts[-1], weather.statuses) == ("completed", "done", [200] * sum(yes))
+
+
 # -- what is kept, and for how long -----------------------------------------------------------------------------------
 
 
@@ -361,6 +418,19 @@ async def test_a_credential_is_for_the_session_of_the_person_who_gave_it(server:
         await desk.stream(accept(question.request_id, KINDS["api_key"].give(server, question)))
         other = Driven(desk.executor, await desk.executor.open(OpenOptions(user_id="somebody else")))
         await to_question(other)
+        await other.session.aclose()
+
+
+async def test_a_credential_service_of_the_users_is_asked_and_keeps_what_it_is_given(server: Provider) -> None:
+    service, weather = InMemoryCredentialService(), Weather(server)
+    root = agent(*[call("weather"), say("done")] * 2, tools=[weather_tool(weather, KINDS["oauth2"].config(server))])
+    async with driven(root, credential_service=service) as desk:
+        question = await to_question(desk)
+        await desk.stream(accept(question.request_id, KINDS["oauth2"].give(server, question)))
+        other = Driven(desk.executor, await desk.executor.open(OpenOptions(session_id="another")))
+        await other.stream("go")
+        done = await other.stream(grant(other.pending("weather")))
+        assert (done.reason, weather.statuses) == ("completed", [200, 200])
         await other.session.aclose()
 
 

@@ -211,6 +211,11 @@ def test_a_question_without_fields_is_accepted_declined_or_steered_past() -> Non
             ["", "sk-planted"],
             {"credential": {"type": "api_key", "value": "sk-planted"}},
         ),
+        (
+            {"context": {"authScheme": {"type": "http", "scheme": "bearer"}}},
+            ["", "sk-planted"],
+            {"credential": {"type": "bearer", "value": "sk-planted"}},
+        ),
         ({}, ["bearer", "sk-planted"], {"credential": {"type": "bearer", "value": "sk-planted"}}),
         (
             {"context": {"authScheme": {"type": "http", "scheme": "basic"}}},

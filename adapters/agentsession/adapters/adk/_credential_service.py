@@ -29,7 +29,8 @@ class SessionCredentials(BaseCredentialService):
     """What ADK's Runner gets as its credential service."""
 
     def __init__(self, inner: BaseCredentialService | None) -> None:
-        self._inner = None if isinstance(inner, SessionStateCredentialService) else inner
+        # Exactly that class: one of the user's that is made from it may keep credentials elsewhere, or sealed.
+        self._inner = None if type(inner) is SessionStateCredentialService else inner
 
     async def load_credential(
         self, auth_config: AuthConfig, callback_context: CallbackContext

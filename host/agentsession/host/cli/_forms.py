@@ -195,10 +195,12 @@ _SECRET: Final = {"type": "string", "format": "password"}
 
 def _credential_form(request: ElicitationRequest) -> dict[str, Any]:
     """The form of a credential that was asked for without one: what the contract takes as the answer."""
-    fields: dict[str, Any] = {"type": {"enum": ["api_key", "bearer"], "default": "api_key"}, "value": _SECRET}
+    words = set(_words(request.context))
+    likely = "bearer" if "bearer" in words else "api_key"
+    fields: dict[str, Any] = {"type": {"enum": ["api_key", "bearer"], "default": likely}, "value": _SECRET}
     if request.url:
         fields = {"auth_response_uri": {**_SECRET, "title": "the whole address that you came back to"}}
-    elif "basic" in set(_words(request.context)):
+    elif "basic" in words:
         fields = {"username": {"type": "string"}, "password": _SECRET}
     return {"type": "object", "properties": fields, "required": list(fields)}
 
