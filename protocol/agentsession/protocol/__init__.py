@@ -131,6 +131,7 @@ if TYPE_CHECKING:
     )
     from agentsession.protocol._inputs import (
         INPUT_CLASSES,
+        STEER_QUEUED,
         AbortResult,
         Answer,
         ElicitationAnswer,
@@ -245,6 +246,7 @@ __all__ = [
     "RULES",
     "SCHEMA_ID",
     "STATES",
+    "STEER_QUEUED",
     "TIMESTAMP_PATTERN",
     "TRANSITIONS",
     "AbortResult",
@@ -532,6 +534,7 @@ _WHERE: Final = {
     ),
     "_inputs": (
         "INPUT_CLASSES",
+        "STEER_QUEUED",
         "AbortResult",
         "Answer",
         "ElicitationAnswer",

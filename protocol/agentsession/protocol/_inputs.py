@@ -32,6 +32,7 @@ from agentsession.protocol._secrets import REDACTED
 
 __all__ = [
     "INPUT_CLASSES",
+    "STEER_QUEUED",
     "AbortResult",
     "Answer",
     "ElicitationAnswer",
@@ -245,6 +246,10 @@ class AbortResult(Model):
 
     status: Annotated[str, open_str("aborted", "idle", "too_late")]
     stream_id: Id | None = optional()
+
+
+STEER_QUEUED: Final = "steer_queued"
+"""Kind of the ``custom`` event that keeps a queued steer until it is injected: ``{"steerId": …, "content": […]}``."""
 
 
 class SteerData(JsonFieldsModel):

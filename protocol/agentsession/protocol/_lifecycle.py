@@ -6,7 +6,7 @@ Theory of operation
 them: the executor base class before it appends one to the record, a host or a remote client when it receives one, the
 conformance suite when it reads a record. It *accepts* an event (checks first, then changes itself) or raises
 :class:`ProtocolViolation` with the id of the rule and is unchanged. What it knows is a function of the events it was
-fed, so folding a record gives the live state (PER-03); the queue of steers is the one thing that no event carries.
+fed, so folding a record gives the live state (PER-03); the queue of steers is the one thing that no rule reads there.
 
 It has four parts: the state table in ``_transitions.py``, the rules about each event in ``_event_rules.py``, what an
 answer must look like in ``_answers.py``, and here the calls, feeding and snapshots.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 from datetime import UTC, datetime
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from tests.adapters.sessions import Puppet, check, end_of, kinds, only, read, say, session_of, texts, tool
 
 from agentsession.adapters.base import BaseSession, RunContext, RunResult
+from agentsession.adapters.base._run import Run
 from agentsession.adapters.scripted import Ask, Call, Calls, Delay, Deltas, Parallel, Say, ScriptedExecutor, Step
 from agentsession.protocol import (
     AbortTimeout,
@@ -672,3 +674,33 @@ async def test_a_turn_may_wait_for_a_person_as_long_as_it_takes(reenter: bool) -
         await say(session)
         events = await read(session.stream(accept(session.pending[0].request_id, "me")))
         assert texts(events) == ["hello"]
+
+
+# -- runs that are kept open ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("HITL-11")
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # once is enough: it takes seconds
+async def test_r120_a_thousand_turns_that_are_never_answered_are_bounded_and_freed(anyio_backend: str) -> None:
+    """R120: prompts that nobody answers are capped while they wait, and leave nothing when their sessions close."""
+
+    async def work(ctx: RunContext) -> None:
+        await ctx.request(tool("look"))
+
+    executor = Puppet(work, resume=True, max_kept_runs=20)
+    async with executor:
+        sessions = [await executor.open() for _ in range(1000)]
+        assert {end_of(await say(each)).reason for each in sessions} == {"input_required"}
+        assert len(executor.kept) == 20
+        await anyio.wait_all_tasks_blocked()
+        assert runs() <= 22  # those that are kept, and what a frame of the loop still holds
+        assert {each.state for each in sessions} == {"input_required"}
+        while sessions:
+            await sessions.pop().aclose()
+        await anyio.wait_all_tasks_blocked()
+        assert runs() == 0
+
+
+def runs() -> int:
+    gc.collect()
+    return sum(isinstance(item, Run) for item in gc.get_objects())

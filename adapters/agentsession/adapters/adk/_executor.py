@@ -103,7 +103,7 @@ class AdkExecutor(AdkSessions):
         tool_threads: Run synchronous tools in this many threads. By default they run on the event loop, as ADK runs
             them: nothing else happens until they return, not even an abort.
         constraints: Limits of each turn that the agent itself declares; a host can only set tighter ones.
-        base: ``store``, ``window``, ``grace_s``, ``now`` of :class:`BaseExecutor`.
+        base: ``store``, ``window``, ``grace_s``, ``now``, ``max_kept_runs`` of :class:`BaseExecutor`.
 
     Raises:
         ConfigurationError: the agent cannot be hosted safely (``adk-refused``), or has no usable name.
@@ -213,6 +213,11 @@ class AdkExecutor(AdkSessions):
             return list(session.machine.requests)
         state = self._state(session)
         return [request.id for request in session.machine.requests.values() if state.is_volatile(request)]
+
+    def can_let_go(self, session: BaseSession) -> bool:
+        """Also where nothing outlives this process: ADK's session is there as long as its service is."""
+        state = self._state(session)
+        return not any(state.is_volatile(request) for request in session.machine.requests.values())
 
     def pause_data(self, session: BaseSession) -> Mapping[str, Any]:
         """How many model calls a limited turn has made: the limits go on counting in another process."""

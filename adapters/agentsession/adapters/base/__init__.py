@@ -11,7 +11,7 @@ from agentsession.adapters.base._message import MessageWriter
 from agentsession.adapters.base._run import Reply
 from agentsession.adapters.base._session import BaseSession
 from agentsession.adapters.base._stamping import restamp
-from agentsession.adapters.base._turns import Steer
+from agentsession.adapters.base._steering import Steer
 
 __all__ = [
     "PROCEED",

@@ -19,7 +19,7 @@ from anyio.lowlevel import checkpoint
 from agentsession.adapters.base._hooks import Hooks
 from agentsession.adapters.base._message import MessageWriter
 from agentsession.adapters.base._run import Reply, Run
-from agentsession.adapters.base._turns import Steer
+from agentsession.adapters.base._steering import Steer
 from agentsession.protocol import (
     AgentDescriptor,
     AgentEnd,
@@ -449,4 +449,4 @@ class RunContext:
         Call it before each model call.
         """
         await self.attached()
-        return self._turns.take_steers(self._run, self.agent_id, self.thread_id)
+        return self._session.steers.take(self._run, self.agent_id, self.thread_id)

@@ -58,6 +58,8 @@ class Ending:
         """The executor's coroutine has returned, raised or was cancelled: end its stream, in this one step."""
         run.outcome = outcome
         run.exited.set()
+        run.on_abort.clear()
+        self._session.turns.unfinished()  # forgets it, if its turn was left
         if run is not self._session.turns.run or run.muted:
             return
         if self._machine.state == "running":
@@ -170,9 +172,11 @@ class Ending:
         else:
             if machine.steers:
                 data = {**(data or {}), "undelivered": list(machine.steers)}
-            turns.steers.clear()
+            self._session.steers.clear()
         self._session.limits.stream_ended(final=reason != "input_required")
         recorder.record(StreamEnd(reason=reason, pending=pending, data=dict(data) if data else None, source="host"))
+        if reason == "input_required":
+            self._executor.kept.paused(self._session)
 
     def _waiting_data(self, run: Run | None) -> dict[str, Any] | None:
         requests = self._machine.requests
@@ -266,6 +270,15 @@ class Ending:
             run.aborting = run.aborting or "settled"
             self._session.turns.leaving.append(run)
             self._cancel(run)
+
+    def let_go(self) -> None:
+        """End the run that is kept for a turn that waits; the turn stays, and is answered as after a restart."""
+        turns = self._session.turns
+        run = turns.run
+        if run is not None:
+            turns.left_options = run.options
+            self.mute(run)
+        turns.run = None
 
     # -- ending a run before its time ---------------------------------------------------------------------------------
 

@@ -36,6 +36,7 @@ from anyio.abc import TaskGroup
 from agentsession.adapters.base._arguments import need
 from agentsession.adapters.base._clock import Milliseconds
 from agentsession.adapters.base._context import RunContext
+from agentsession.adapters.base._keeping import KeptRuns
 from agentsession.adapters.base._limits import check_limits, deadline_ms
 from agentsession.adapters.base._rewinding import rewind_session
 from agentsession.adapters.base._run import Outcome, Run
@@ -111,7 +112,8 @@ class BaseExecutor:
 
     ``store`` keeps the records of sessions that are opened without one of their own. ``window`` is how many events a
     reader may fall behind before it holds the producer; ``grace_s`` how many seconds an abort waits for the executor to
-    end; ``now`` gives the time in milliseconds.
+    end; ``now`` gives the time in milliseconds; ``max_kept_runs`` is how many runs may stay open while their turns
+    wait for the host: beyond it those that can be answered without their run are let go, or a new turn is refused.
     """
 
     descriptor: AgentDescriptor
@@ -125,9 +127,13 @@ class BaseExecutor:
         window: int = 256,
         grace_s: float = 5.0,
         now: Milliseconds | None = None,
+        max_kept_runs: int = 1000,
     ) -> None:
         if window < 2:
             raise InvalidInput("the window is too small", got=str(window), expected="2 or more events")
+        if max_kept_runs < 1:
+            raise InvalidInput("no run could be kept open", got=str(max_kept_runs), expected="1 or more")
+        self.kept = KeptRuns(max_kept_runs)
         self.store = store
         self.window = window
         self.grace_s = grace_s
@@ -200,6 +206,10 @@ class BaseExecutor:
     def pause_data(self, session: BaseSession) -> Mapping[str, Any]:
         """What the ``data`` of a pause's ``stream_end`` shall tell a process that loads the session. Must not raise."""
         return {}
+
+    def can_let_go(self, session: BaseSession) -> bool:
+        """Whether the turn that waits can be answered without the run that is kept for it, by calling ``run`` again."""
+        return self.can_resume(session) and not self.volatile(session)
 
     def can_resume(self, session: BaseSession) -> bool:
         """Whether a waiting turn of this session can be continued by another process."""
@@ -325,6 +335,7 @@ class BaseExecutor:
 
     def forget(self, session: BaseSession) -> None:
         """The session was closed."""
+        self.kept.discard(session)
         for key, held in list(self._sessions.items()):
             if held is session:
                 del self._sessions[key]
@@ -432,6 +443,7 @@ class BaseExecutor:
             check_version(events[0].protocol_version)
             self.check_record(events)
             session.recorder.load(events, info.reserved_seq, owner[-4:])
+            session.steers.restore()
             session.ending.repair()
             await session.stored()
             await self.on_load(session)
@@ -513,6 +525,7 @@ class BaseExecutor:
         owner = self._owner()
         session = BaseSession(self, key, options, kept, owner, hooks)
         session.recorder.load(events, reserved_seq, owner[-4:])
+        session.steers.restore()
         self._check_not_open(key)
         self._sessions[key] = session
         if kept is not None:

@@ -27,8 +27,9 @@ from agentsession.adapters.base._pending import AnswerBook
 from agentsession.adapters.base._readers import LogReader, LogStream
 from agentsession.adapters.base._recording import Recorder
 from agentsession.adapters.base._run import Outcome, Reply, Run
+from agentsession.adapters.base._steering import Steer, Steers
 from agentsession.adapters.base._telemetry import stream_spans
-from agentsession.adapters.base._turns import Steer, Turns
+from agentsession.adapters.base._turns import Turns
 from agentsession.protocol import (
     AbortResult,
     AbortTimeout,
@@ -108,6 +109,7 @@ class BaseSession:
         self.limits = Limits(self)
         self.ending = Ending(self)
         self.turns = Turns(self)
+        self.steers = Steers(self)
 
     def _stop(self, failure: AgentSessionError) -> None:
         self.ending.stop(failure)
@@ -207,7 +209,9 @@ class BaseSession:
             return Receipt(status="rejected", reason=f"this executor has no action {steer.action!r}")
         if not steer.message:
             return Receipt(status="rejected", reason="a steer needs a message")
-        return self.turns.queue_steer(steer.message)
+        receipt = self.steers.queue(steer.message)
+        await self.stored()
+        return receipt
 
     async def update(self, config: SessionConfig) -> Receipt:
         """Change model, mode, tools, title, state or config, wholly or not at all (see ``AgentSession.update``)."""
@@ -429,7 +433,7 @@ class BaseSession:
 
     def take_steers(self, run: Run, agent_id: str, thread_id: str | None) -> list[Steer]:
         """Record every queued steer as a user message and hand it to the run. Rule: CTL-06."""
-        return self.turns.take_steers(run, agent_id, thread_id)
+        return self.steers.take(run, agent_id, thread_id)
 
     def run_exited(self, run: Run, outcome: Outcome) -> None:
         """The executor's coroutine has ended."""

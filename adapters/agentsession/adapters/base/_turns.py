@@ -1,7 +1,8 @@
 """The runs of one session: starting and continuing turns, answers, and what waits inside a run.
 
-Not for: how a run or a turn ends (``_ending.py``), recording (``_recording.py``). Rules carried: LIFE-07, TOOL-06 to
-TOOL-11, HITL-07, HITL-10, CTL-06, ORD-09. May import: ``agentsession.protocol``, the modules beside it.
+Not for: how a run or a turn ends (``_ending.py``), steers (``_steering.py``), recording (``_recording.py``). Rules
+carried: LIFE-07, TOOL-06 to TOOL-11, HITL-07, HITL-10, ORD-09. May import: ``agentsession.protocol``, the
+modules beside it.
 
 Every method is one synchronous step. A turn is worked on by one run that stays open over its pauses, or by one run
 after the other, each called with the answers to what the one before has asked.
@@ -20,7 +21,6 @@ from agentsession.adapters.base._run import Reply, Run
 from agentsession.protocol import (
     AgentStart,
     Answer,
-    ContentPart,
     ElicitationRequest,
     Error,
     Event,
@@ -31,7 +31,6 @@ from agentsession.protocol import (
     MessageInput,
     NothingToContinue,
     ProtocolViolation,
-    Receipt,
     RunEnded,
     StreamActive,
     StreamEnd,
@@ -41,22 +40,12 @@ from agentsession.protocol import (
 if TYPE_CHECKING:
     from agentsession.adapters.base._session import BaseSession
 
-__all__ = ["Steer", "Turns"]
+__all__ = ["Turns"]
 
 E = TypeVar("E", bound=Event)
 
 _SPECIAL: Final = frozenset({"stream_end", "initialize", "elicitation_request", "error", "usage"})
 """Types of events that a run may not emit, or that more than recording follows."""
-
-
-class Steer:
-    """A steer that was taken: its content is in the record as a user message from now on."""
-
-    __slots__ = ("content", "message_id")
-
-    def __init__(self, message_id: str, content: list[ContentPart]) -> None:
-        self.message_id = message_id
-        self.content = content
 
 
 class Turns:
@@ -71,8 +60,9 @@ class Turns:
         self.run: Run | None = None
         """The run of the present turn, or the last one."""
         self.leaving: list[Run] = []
-        """Runs of settled turns that had not exited when their turn was settled."""
-        self.steers: dict[str, Steer] = {}
+        """Runs that were left before they had exited: their turn was settled, or they were let go."""
+        self.left_options: ExecutionOptions | None = None
+        """Those of a run that was let go, for the run that goes on with its turn."""
 
     # -- starting and continuing --------------------------------------------------------------------------------------
 
@@ -95,12 +85,14 @@ class Turns:
         check_limits(self._executor.descriptor, merged.limits)
         deadline_ms(merged)  # raises for what is no moment in time, before anything has happened
         self._executor.task_group  # noqa: B018  # raises when the executor is not entered
+        self._executor.kept.check_room(self._session)
+        self._executor.kept.discard(self._session)
         if machine.state == "input_required":
             self._session.ending.settle_turn("aborted", "superseded")
         after = recorder.seq
         stream_id, turn_id = self.begin_stream(None, merged)
         run = Run(turn_id=turn_id, message=message, answers={}, options=merged, previous=self.unfinished())
-        self.run = run
+        self.run, self.left_options = run, None
         if key is not None:
             recorder.idempotency[key] = (turn_id, after)
         recorder.record(
@@ -160,8 +152,9 @@ class Turns:
         if options is not None:
             check_limits(self._executor.descriptor, options.limits)
             deadline_ms(options)
+        self._executor.kept.discard(self._session)
         after = recorder.seq
-        base = self.run.options if self.run is not None else self._session.options.execution
+        base = self.run.options if self.run is not None else self.left_options or self._session.options.execution
         stream_id, turn_id = self.begin_stream(cast(str, machine.turn_id), self.merged(options, base))
         for answer, receipt in zip(answers, receipts, strict=True):
             if receipt.ok:
@@ -228,7 +221,7 @@ class Turns:
             return
         secrets = self._answers.take_secrets(list(self._answers.secrets))
         answers = self.answers_for(last) if last is not None else {**self._answers_of_step(turn_id), **secrets}
-        base = last.options if last is not None else self._session.options.execution
+        base = last.options if last is not None else self.left_options or self._session.options.execution
         ending.reopen()
         self._start_again(turn_id, answers, self.merged(options, base))
 
@@ -242,7 +235,7 @@ class Turns:
         return True
 
     def _start_again(self, turn_id: str, answers: Mapping[str, Answer], options: ExecutionOptions) -> None:
-        self.run = Run(turn_id=turn_id, message=None, answers=answers, options=options)
+        self.run = Run(turn_id=turn_id, message=None, answers=answers, options=options, previous=self.unfinished())
         self._executor.start_run(self._session, self.run)
 
     @staticmethod
@@ -272,6 +265,19 @@ class Turns:
                 answers[answer.request_id] = answer
         return {request_id: answer for request_id, answer in answers.items() if request_id in asked}
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether the turn waits and its run is kept open."""
+        run = self.run
+        return self._machine.state == "input_required" and run is not None and not (run.is_over or run.muted)
+
+    def can_let_go(self) -> bool:
+        """Whether the turn that waits can go on without the run that is kept, which holds nothing to be told."""
+        run = self.run
+        if run is None or run.holding or run.woken or run.dead or run.broken:
+            return False
+        return self._executor.can_let_go(self._session)
+
     def unfinished(self) -> list[Run]:
         """Every run that has not exited."""
         self.leaving = [run for run in self.leaving if not run.is_over]
@@ -291,7 +297,7 @@ class Turns:
     def record_for(self, run: Run, event: E, agent_id: str, thread_id: str | None) -> E:
         """Record what ``run`` emits, with the context's agent and thread where the event names none."""
         if run.muted or run is not self.run or run.attach is not None:
-            self._check_open(run)
+            self.check_open(run)
         try:
             special = event.type in _SPECIAL
             if special:
@@ -333,12 +339,13 @@ class Turns:
     def record_delta(self, run: Run, template: dict[str, Any], kind: str, text: str, index: int) -> None:
         """What :meth:`record_for` does, for a delta."""
         if run.muted or run is not self.run or run.attach is not None:
-            self._check_open(run)
+            self.check_open(run)
         self._recorder.record_delta(template, kind, text, index)
         if run.busy <= 0:
             self.pause_again(run)
 
-    def _check_open(self, run: Run) -> None:
+    def check_open(self, run: Run) -> None:
+        """Raise :class:`RunEnded` where ``run`` has no stream to emit into."""
         if run.muted or run is not self.run:
             raise RunEnded("the turn was settled", where=f"turn {run.turn_id}", fix="return from the run")
         if run.attach is not None:
@@ -408,7 +415,7 @@ class Turns:
         """The agent that a context stands for is done: its messages are closed, then the agent."""
         if run.muted or run is not self.run:
             return
-        self._check_open(run)
+        self.check_open(run)
         self._session.ending.close_thread(thread_id, agent_id, reason)
 
     def break_thread(self, run: Run, thread_id: str | None, reason: str) -> None:
@@ -418,28 +425,6 @@ class Turns:
                 run.broken.append((thread_id, reason))
             return
         self._session.ending.break_thread(thread_id, reason)
-
-    # -- steering -----------------------------------------------------------------------------------------------------
-
-    def queue_steer(self, content: Sequence[ContentPart]) -> Receipt:
-        """Queue a steer, if a turn runs or waits and is not ending."""
-        run, state = self.run, self._machine.state
-        ends = run is not None and not run.is_over and (run.aborting is not None or run.muted)
-        if state not in ("running", "input_required") or ends or self._machine.fatal:
-            return Receipt(status="rejected", rule="CTL-06", reason="no turn is running or waiting")
-        steer_id = self._recorder.new_id("m")
-        self._machine.queue_steer(steer_id)
-        self.steers[steer_id] = Steer(steer_id, list(content))
-        return Receipt(status="queued", request_id=steer_id)
-
-    def take_steers(self, run: Run, agent_id: str, thread_id: str | None) -> list[Steer]:
-        """Record every queued steer as a user message and hand it to the run. Rule: CTL-06."""
-        self._check_open(run)
-        taken = [self.steers.pop(request_id) for request_id in list(self._machine.steers)]
-        for steer in taken:
-            message = Message(message_id=steer.message_id, role="user", content=steer.content, source="user")
-            self._recorder.record(message, agent_id, thread_id)
-        return taken
 
 
 def _meta_of(message: MessageInput) -> dict[str, Any] | None:

@@ -328,6 +328,12 @@ _EXECUTORS: Final = (
         _USAGE,
     ),
     ErrorEntry(
+        "too-many-waiting",
+        "No new turn is started: too many wait for the host, each with a run that has to be kept for it.",
+        "A run that waits inside holds memory. Those whose turn can be answered without them were let go already.",
+        "Answer or abort turns that wait, give turns a deadline, or raise `max_kept_runs` of the executor.",
+    ),
+    ErrorEntry(
         "agent-name",
         "The agent's name cannot be used.",
         "A name is letters, digits and underscores, not starting with a digit. ADK keeps `user` for itself.",

@@ -22,6 +22,7 @@ from agentsession.host.cli._speech import Speech
 from agentsession.host.cli._text import call_title, cells, count, cut, escape, plural, seconds, wrap
 from agentsession.host.cli._totals import Totals, at
 from agentsession.protocol import (
+    STEER_QUEUED,
     AgentEnd,
     AgentStart,
     Custom,
@@ -159,6 +160,8 @@ class Renderer:
                 return [line((row, "bad")) for part in text.split("\n") for row in wrap(part, self.view.width)]
             case StreamEnd():
                 return self._end(event)
+            case Custom(kind=kind) if kind == STEER_QUEUED:
+                return []  # it is shown when it is injected
             case Custom():
                 return [self._open(f"{event.kind}", event.data)]
             case UnknownEvent():
