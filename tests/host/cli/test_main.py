@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.host.cli.command import PROJECT, Command
+from tests.host.cli.command import PROJECT, Command, run_command
 
 from agentsession.host.cli._setup import RunOptions
 from agentsession.protocol import SessionMachine, read_ndjson
@@ -275,6 +275,46 @@ def test_a_start_that_fails_in_json_mode_is_a_line_of_json(command: Command) -> 
     assert json.loads(line)["error"] == "module-missing"
     assert json.loads(line)["fix"] == "agentsession run scripted_agents:worker"
     assert (done.returncode, done.stderr) == (2, "")
+
+
+R76 = """
+from google.adk.agents import LlmAgent
+from agentsession.adapters.adk import ScriptedLlm, fail
+
+def stop(callback_context):
+    raise RuntimeError("stopped")
+
+keyless = LlmAgent(name="keyless", model="gemini-2.5-flash")
+refused = LlmAgent(name="refused", model=ScriptedLlm(script=[fail(PermissionError("no key"))]))
+stopped = LlmAgent(name="stopped", model=ScriptedLlm(), before_agent_callback=stop)
+"""
+
+
+def r76(tmp_path: Path, name: str) -> subprocess.CompletedProcess[str]:
+    (tmp_path / "r76_agents.py").write_text(R76)
+    keys = ("GOOGLE_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_CLOUD_PROJECT")
+    return run_command("run", f"r76_agents:{name}", "-p", "x", "--json", cwd=tmp_path, env=dict.fromkeys(keys, ""))
+
+
+def test_r76_without_credentials_for_the_model_stdout_has_a_line_of_json_that_says_so(tmp_path: Path) -> None:
+    """R76: a run that cannot begin leaves a program that reads its stdout no riddle."""
+    import json
+
+    done = r76(tmp_path, "keyless")
+    (line,) = done.stdout.splitlines()
+    assert json.loads(line)["error"] == "no-key"
+    assert done.returncode != 0
+
+
+@pytest.mark.parametrize("name", ["refused", "stopped"])
+def test_r76_a_turn_that_fails_before_its_first_answer_ends_with_an_error_and_an_end(tmp_path: Path, name: str) -> None:
+    """R76: credentials that the provider refuses, and an agent that is stopped before its first model call."""
+    done = r76(tmp_path, name)
+    events = list(read_ndjson(done.stdout.splitlines()))
+    assert SessionMachine.fold(events).state == "idle"
+    assert [event.type for event in events if event.type in ("error", "stream_end")] == ["error", "stream_end"]
+    assert events[-1].to_wire()["reason"] == "failed"
+    assert (done.returncode, "Traceback" in done.stdout) == (1, False)
 
 
 def test_a_prompt_gives_lines_on_stderr_and_only_the_answer_on_stdout(command: Command) -> None:

@@ -23,7 +23,7 @@ from agentsession.adapters.adk._errors import names_exception, safe_message
 from agentsession.adapters.adk._events import code_of
 from agentsession.adapters.adk._hooked_calls import HookedCalls
 from agentsession.adapters.adk._hooks import RunHooks
-from agentsession.adapters.adk._model_calls import ModelCalls
+from agentsession.adapters.adk._model_calls import STOPPED_CODE, ModelCalls
 from agentsession.adapters.adk._session_state import AdkSessionState
 from agentsession.adapters.adk._spans import CURRENT, SpanTree
 from agentsession.adapters.adk._storable import make_storable
@@ -217,6 +217,8 @@ class LiveRun:
     async def record(self, event: Event, *, of_child: bool = False) -> None:
         """Record one translated event, unless the record already has what it says."""
         ctx = self.ctx
+        if isinstance(event, Error) and event.code == STOPPED_CODE:
+            return  # an agent below or beside the one that reached a limit; the limit is told once, at the end
         await self.flush_error()
         if isinstance(event, Error) and not of_child:
             # ADK reports an exception as an event and raises it as well: whoever sees the exception drops this one.

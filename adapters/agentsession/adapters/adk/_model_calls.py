@@ -27,10 +27,13 @@ from agentsession.protocol import Error, Usage
 if TYPE_CHECKING:
     from agentsession.adapters.adk._live import LiveRun
 
-__all__ = ["DEFAULT_CALLS", "ModelCalls"]
+__all__ = ["DEFAULT_CALLS", "STOPPED_CODE", "ModelCalls"]
 
 UNNAMED: Final = "unnamed_tool"
 """The name given to a call for which the model gave none."""
+
+STOPPED_CODE: Final = "AGENTSESSION_STOPPED"
+"""The code of the answer that stands for a model call which is not made. The run's own end tells why: never an error."""
 
 DEFAULT_CALLS: Final = 500
 """How many model calls a turn may make when nobody said: ADK's own limit for a run."""
@@ -75,7 +78,7 @@ class ModelCalls:
         stop = self._over_limit(is_child) or self._uncontrolled(request)
         if stop is not None:
             live.stop(*stop)
-            return LlmResponse(error_code="AGENTSESSION_STOPPED", error_message=stop[1].message)
+            return LlmResponse(error_code=STOPPED_CODE, error_message=stop[1].message)
         self._offer_host_tools(request, is_child=is_child)
         if INPUT in request.tools_dict and not (state.parked and not is_child):
             request.tools_dict[INLINE_INPUT] = InlineInput()
