@@ -33,7 +33,7 @@ UNNAMED: Final = "unnamed_tool"
 """The name given to a call for which the model gave none."""
 
 STOPPED_CODE: Final = "AGENTSESSION_STOPPED"
-"""The code of the answer that stands for a model call which is not made. The run's own end tells why: never an error."""
+"""The code of the answer that stands for a model call which is not made. Never an error: the run's end tells why."""
 
 DEFAULT_CALLS: Final = 500
 """How many model calls a turn may make when nobody said: ADK's own limit for a run."""

@@ -31,6 +31,7 @@ from agentsession.protocol import (
     MessageInput,
     NothingToContinue,
     ProtocolViolation,
+    Receipt,
     RunEnded,
     StreamActive,
     StreamEnd,
