@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, get_args
 
 import pytest
 from google.genai import types
-from hypothesis import given
-from tests.adapters.adk.strategies import json_objects, parts
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
+from tests.adapters.adk.strategies import json_objects, of_type, parts
 
 from agentsession.adapters.adk import content_to_part, part_to_content
 from agentsession.adapters.adk._values import is_list, is_object
@@ -47,6 +50,86 @@ def fields(part: types.Part) -> Any:
 @given(parts(json_objects))
 def test_a_part_comes_back_as_it_was(part: types.Part) -> None:
     assert fields(content_to_part(part_to_content(part))) == fields(part)
+
+
+def _each_field(model: type[BaseModel]) -> Iterator[tuple[str, ...]]:
+    """The path of every field of a model, those of the models inside it included."""
+    for name, field in model.model_fields.items():
+        inner = _model_in(field.annotation)
+        yield from ((name, *path) for path in _each_field(inner)) if inner is not None else [(name,)]
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type):
+        return annotation if issubclass(annotation, BaseModel) else None
+    return next((found for inner in get_args(annotation) if (found := _model_in(inner)) is not None), None)
+
+
+def _only(model: type[BaseModel], path: tuple[str, ...]) -> st.SearchStrategy[Any]:
+    """A model in which the field at ``path`` is set and nothing else."""
+    name, *below = path
+    annotation: Any = model.model_fields[name].annotation
+    inner = _model_in(annotation)
+    if inner is None or not below:
+        value = of_type(annotation).filter(lambda made: made is not None)
+    else:
+        value = _only(inner, tuple(below))
+        if "list[" in str(annotation).lower():
+            value = st.lists(value, min_size=1, max_size=2)
+    return value.map(lambda made: model(**{name: made}))
+
+
+_FIELDS = list(_each_field(types.Part))
+
+
+def test_all_fields_of_a_part_are_found() -> None:
+    """The enumeration below sees what genai has, at every depth."""
+    assert {path[0] for path in _FIELDS} == set(types.Part.model_fields)
+    assert ("function_response", "parts", "inline_data", "data") in _FIELDS
+    assert len(_FIELDS) > 50
+
+
+@pytest.mark.parametrize("path", _FIELDS, ids=".".join)
+def test_every_field_that_genai_has_comes_back(path: tuple[str, ...]) -> None:
+    """Read from the installed genai: a field that it adds is a case here without anybody listing it."""
+
+    @settings(max_examples=8, database=None)
+    @given(_only(types.Part, path))
+    def comes_back(part: types.Part) -> None:
+        assert fields(part)[path[0]] is not None
+        assert fields(content_to_part(part_to_content(part))) == fields(part)
+
+    comes_back()
+
+
+_maybe_text = st.none() | st.text(max_size=8)
+_base64 = st.binary(max_size=8).map(lambda raw: base64.b64encode(raw).decode())
+
+
+def _made(kind: type[ContentPart], **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[ContentPart]:
+    return st.fixed_dictionaries(fields).map(lambda given: kind(**given))
+
+
+_said_by_genai: st.SearchStrategy[ContentPart] = st.one_of(
+    _made(Text, text=st.text(min_size=1), signature=st.none() | _base64),
+    _made(Thought, text=st.text(min_size=1), signature=st.none() | _base64),
+    _made(Media, mime_type=st.text(), data=_base64, name=_maybe_text),
+    _made(Reference, uri=st.text(), mime_type=_maybe_text, title=_maybe_text),
+    _made(Code, code=st.text(), language=st.sampled_from([None, "python"])),
+    _made(CodeResult, output=st.text(), outcome=st.sampled_from([None, "ok", "failed", "deadline_exceeded"])),
+    _made(FunctionCall, id=_maybe_text, name=st.text(), args=st.none() | json_objects),
+    _made(FunctionResponse, id=_maybe_text, name=st.text(), response=json_objects),
+)
+
+
+@given(_said_by_genai)
+def test_a_content_part_that_genai_has_words_for_comes_back_as_it_was(part: ContentPart) -> None:
+    back = part_to_content(content_to_part(part))
+
+    # Absent and null are one where genai knows no difference.
+    assert {key: value for key, value in back.to_wire().items() if value is not None} == {
+        key: value for key, value in part.to_wire().items() if value is not None
+    }
 
 
 @given(parts(json_objects))

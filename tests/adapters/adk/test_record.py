@@ -215,6 +215,26 @@ def test_a_handoff_ends_one_agent_and_starts_the_other() -> None:
     assert outline(made)[-3:] == ["message agent", "agent_end b completed", "stream_end completed"]
 
 
+def test_an_agent_that_takes_over_while_it_streams_keeps_its_message() -> None:
+    """The agent before it ends at its first delta; that closes what the other had open, and not this message."""
+    made = record(
+        [
+            user_said("hi"),
+            delta("cut", id="m1", author="a"),
+            delta("He", id="m2", author="b"),
+            delta("llo", id="m2", author="b"),
+            said("Hello", id="m2", author="b"),
+        ]
+    )
+
+    whole = [item for item in all_of(Message, made) if item.role == "agent" and not item.partial]
+    assert [(item.agent_id, plain_text(item.content), item.interrupted) for item in whole] == [
+        ("a", "cut", True),
+        ("b", "Hello", False),
+    ]
+    assert "custom" not in outline(made)
+
+
 def test_children_end_before_the_agent_they_hang_under() -> None:
     made = record(
         [

@@ -330,9 +330,10 @@ class _Recorder:
         for below in [t for t in reversed(self._open) if t != thread and is_within(t, thread)]:
             if below in self._open:
                 self._leave(below, reason if reason != "handoff" else "completed")
-        for item in self._translator.close_messages(thread=thread):
+        agent, _ = self._open[thread]
+        for item in self._translator.close_messages(thread=thread, agent=agent):
             self._emit(item)
-        agent, _ = self._open.pop(thread)
+        del self._open[thread]
         if reason == "input_required":
             self._paused.add((thread, agent))
         fields: dict[str, Any] = {"data": data} if data is not None else {}

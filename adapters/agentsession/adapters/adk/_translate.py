@@ -130,14 +130,19 @@ class Translator:
             call.open = False
             call.settled = True
 
-    def close_messages(self, *, interrupted: bool = True, thread: str | None = "*") -> list[Event]:
+    def close_messages(
+        self, *, interrupted: bool = True, thread: str | None = "*", agent: str | None = None
+    ) -> list[Event]:
         """The closing events of messages that stopped streaming in the middle: at an abort, a failure, a pause.
 
         ``thread``: only those of one thread (``None``: the main one); as it is, all.
+        ``agent``: only its own and those that name no agent: where it hands over, its successor may speak already.
         """
         out: list[Event] = []
         for slot, (buffer, common) in list(self._buffers.items()):
             if thread not in ("*", common["thread_id"]):
+                continue
+            if agent is not None and common.get("agent_id") not in (None, agent):
                 continue
             del self._buffers[slot]
             out += self._closing(buffer, common, interrupted=interrupted)
