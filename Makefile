@@ -43,8 +43,9 @@ $(STAMP): requirements.lock pyproject.toml
 demo: $(STAMP) ## a real ADK agent at work under host control, no API key
 	@$(BIN)/agentsession demo
 
-test: $(STAMP) ## the whole test suite; ARGS="-k name" for part of it
-	@$(PY) -m pytest $(ARGS)
+# One process for each core; one that has nothing left takes tests from another.
+test: $(STAMP) ## the whole test suite; ARGS="-k name" for part of it, ARGS="-n 0" without parallel processes
+	@$(PY) -m pytest -n auto --dist worksteal $(ARGS)
 
 bench: $(STAMP) ## the benchmarks that the docs quote
 	@$(PY) -m benchmarks $(ARGS)
