@@ -23,7 +23,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from types import TracebackType
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Literal, Self
 
 import sniffio
 from google.adk.agents._streaming_mode import StreamingMode
@@ -49,6 +49,7 @@ from agentsession.adapters.adk._live import LiveRun
 from agentsession.adapters.adk._replies import said_parts
 from agentsession.adapters.adk._scopes import wrong_state
 from agentsession.adapters.adk._session_state import AdkSessionState
+from agentsession.adapters.adk._sessions import RecentHistory, RecentSessions
 from agentsession.adapters.adk._setup import (
     app_of,
     check_agent,
@@ -57,7 +58,6 @@ from agentsession.adapters.adk._setup import (
     is_resumable,
 )
 from agentsession.adapters.adk._stored import AdkSessions
-from agentsession.adapters.adk._tap import TappedSessions
 from agentsession.adapters.adk._telemetry import without_content
 from agentsession.adapters.base import BaseSession, RunContext, RunResult, check_limits
 from agentsession.protocol import (
@@ -103,6 +103,10 @@ class AdkExecutor(AdkSessions):
         tool_threads: Run synchronous tools in this many threads. By default they run on the event loop, as ADK runs
             them: nothing else happens until they return, not even an abort.
         constraints: Limits of each turn that the agent itself declares; a host can only set tighter ones.
+        history_window: How many recent events a run's ``session.events`` holds at least; the model is still shown the
+            whole history. ``"auto"``: some, where neither ADK nor code of the agent's author could tell. A number: that
+            many, though callbacks, tools and plugins see no more. ``None``: always all events, and a turn costs what
+            ADK makes it cost. See docs/explanation/performance.md.
         base: ``store``, ``window``, ``grace_s``, ``now``, ``max_kept_runs`` of :class:`BaseExecutor`.
 
     Raises:
@@ -125,6 +129,7 @@ class AdkExecutor(AdkSessions):
         allows_node_timeouts: bool = False,
         tool_threads: int | None = None,
         constraints: Constraints | None = None,
+        history_window: int | Literal["auto"] | None = "auto",
         store: RecordStore | None = None,
         **base: Any,
     ) -> None:
@@ -150,7 +155,9 @@ class AdkExecutor(AdkSessions):
         described = describe_agent(app.root_agent, capabilities=list(dict.fromkeys(capabilities)))
         self.descriptor = described.model_copy(update={"constraints": constraints}) if constraints else described
         check_limits(self.descriptor, constraints)
-        self._tapped = TappedSessions(self.session_service, self._before_append, self._after_append)
+        self._tapped = RecentSessions(
+            self.session_service, self._before_append, self._after_append, app, window=history_window
+        )
         self._graph = None if isinstance(app.root_agent, BaseAgent) else self.descriptor.name
         self._runner = Runner(
             app=_controlled(app),
@@ -369,6 +376,7 @@ class AdkExecutor(AdkSessions):
         config = RunConfig(
             telemetry=without_content(),
             streaming_mode=StreamingMode.NONE if live.ctx.options.streaming is False else StreamingMode.SSE,
+            get_session_config=RecentHistory(),
             max_llm_calls=_UNLIMITED,  # counted by turn, not by run: see ``_model_calls``
             tool_thread_pool_config=(
                 ToolThreadPoolConfig(max_workers=self.tool_threads) if self.tool_threads is not None else None

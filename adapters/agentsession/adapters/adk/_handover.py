@@ -28,6 +28,7 @@ from agentsession.adapters.adk._replies import (
 )
 from agentsession.adapters.adk._sealing import awaited_calls, dangling_calls, seal
 from agentsession.adapters.adk._session_state import AdkSessionState
+from agentsession.adapters.adk._sessions import RecentHistory
 from agentsession.adapters.base import RunContext
 from agentsession.protocol import (
     AgentSessionError,
@@ -272,9 +273,12 @@ class Handover:
         state.needs_sealing = False
 
     async def session(self, state: AdkSessionState) -> Session:
-        """ADK's own session. Raises :class:`SessionNotFound`."""
+        """ADK's own session, with at least what belongs to calls that are open. Raises :class:`SessionNotFound`."""
         found = await self._service.get_session(
-            app_name=self._app_name, user_id=state.user_id, session_id=state.adk_session_id
+            app_name=self._app_name,
+            user_id=state.user_id,
+            session_id=state.adk_session_id,
+            config=RecentHistory(),
         )
         if found is None:
             raise SessionNotFound(f"ADK's session {state.adk_session_id} is gone", where=type(self._service).__name__)

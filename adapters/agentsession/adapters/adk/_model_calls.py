@@ -22,6 +22,7 @@ from agentsession.adapters.adk._host_tools import HostTool, InlineInput
 from agentsession.adapters.adk._long_running import keep_open
 from agentsession.adapters.adk._replies import said_parts
 from agentsession.adapters.adk._toolset_auth import judge_listing
+from agentsession.adapters.adk._window import put_older
 from agentsession.protocol import Error, Usage
 
 if TYPE_CHECKING:
@@ -82,8 +83,9 @@ class ModelCalls:
         self._offer_host_tools(request, is_child=is_child)
         if INPUT in request.tools_dict and not (state.parked and not is_child):
             request.tools_dict[INLINE_INPUT] = InlineInput()
-        _rename_calls(request.contents, INLINE_INPUT, INPUT)  # the model knows it by the name that it was offered under
+        _as_offered(request.contents)
         keep_open(request.tools_dict)
+        await put_older(context, request, prepare=_as_offered, copies=live.hooks is not None)
         state.know_tools(context.agent_name, request.tools_dict.values())
         model = state.model_of(live.ctx.options)
         if model is not None:
@@ -231,12 +233,19 @@ class ModelCalls:
 
 
 def _rename_calls(contents: Iterable[types.Content], name: str, to: str) -> None:
-    """Give calls and responses of one name another, in place."""
+    """Give calls and responses of one name another, in the parts that hold them; events of the session share the
+    calls themselves."""
     for content in contents:
         for part in content.parts or ():
-            made = part.function_call or part.function_response
-            if made is not None and made.name == name:
-                made.name = to
+            if part.function_call is not None and part.function_call.name == name:
+                part.function_call = part.function_call.model_copy(update={"name": to})
+            if part.function_response is not None and part.function_response.name == name:
+                part.function_response = part.function_response.model_copy(update={"name": to})
+
+
+def _as_offered(contents: Iterable[types.Content]) -> None:
+    """The model knows the tool that asks a person by the name that it was offered under."""
+    _rename_calls(contents, INLINE_INPUT, INPUT)
 
 
 def _limit(code: str, message: str) -> Error:

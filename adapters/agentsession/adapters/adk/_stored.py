@@ -26,6 +26,7 @@ from agentsession.adapters.adk._history import (
 from agentsession.adapters.adk._live import current_run
 from agentsession.adapters.adk._scopes import check_adk_ids, wrong_state
 from agentsession.adapters.adk._session_state import AdkSessionState
+from agentsession.adapters.adk._sessions import RecentSessions
 from agentsession.adapters.adk._setup import check_host_tools, check_same_tree
 from agentsession.adapters.base import BaseExecutor, BaseSession
 from agentsession.protocol import (
@@ -50,6 +51,7 @@ class AdkSessions(BaseExecutor):
     session_service: BaseSessionService
     _history: History
     _runner: Runner
+    _tapped: RecentSessions
     _states: dict[tuple[str, str], AdkSessionState]
 
     def _state(self, session: BaseSession) -> AdkSessionState:
@@ -225,6 +227,7 @@ class AdkSessions(BaseExecutor):
             )
         finally:
             state.place = None
+            self._forget(session.user_id, session.session_id)
         found = await self._history.get(session.user_id, session.session_id)
         if found is not None:
             for event in rewind_events(found, session.record, session.state_values):
@@ -248,12 +251,18 @@ class AdkSessions(BaseExecutor):
     async def on_close(self, session: BaseSession) -> None:
         """Forget the adapter's side of the session; an ephemeral session leaves nothing behind in ADK either."""
         self._states.pop((session.user_id, session.session_id), None)
+        self._forget(session.user_id, session.session_id)
         if session.options.execution.ephemeral:
             await self.on_delete(RecordKey(self.descriptor.name, session.user_id, session.session_id))
 
     async def on_delete(self, key: RecordKey) -> None:
         """Remove ADK's session with the record."""
+        self._forget(key.user_id, key.session_id)
         await self._history.delete(key.user_id, key.session_id)
+
+    def _forget(self, user_id: str, session_id: str) -> None:
+        """What is known of ADK's session is not true any more, or not needed."""
+        self._tapped.forget(self._runner.app_name, user_id, session_id)
 
     async def _after_append(self, adk_session: Session, event: AdkEvent) -> None:
         """The summary of a compaction is stored and never yielded: it is told here."""

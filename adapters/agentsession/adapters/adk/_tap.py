@@ -16,7 +16,7 @@ from google.adk.events.event import Event as AdkEvent
 from google.adk.sessions.base_session_service import BaseSessionService, GetSessionConfig, ListSessionsResponse
 from google.adk.sessions.session import Session
 
-__all__ = ["TappedSessions"]
+__all__ = ["Seen", "TappedSessions"]
 
 Seen = Callable[[Session, AdkEvent], Awaitable[None]]
 """Called with an event: one that is about to be stored, which may be changed, or one that was stored."""
