@@ -1,7 +1,8 @@
 """The history of an ADK session, cut into an older and a recent part such that ADK makes the same of both as of one.
 
 Not for: keeping sessions (``_sessions.py``); what the agents tell (``_window_proof.py``). Rules carried: none of the
-contract's; that the model loses nothing. May import: google.adk, google.genai types, opentelemetry's API.
+contract's; that the model loses nothing. May import: google.adk, google.genai types, opentelemetry's
+API, ``_reentry``.
 
 ADK reads the whole history before each model call: it filters, pairs calls with results, drops what was rewound, and
 copies what is left. All of that works on groups of events that belong together: an invocation, a call and its results,
@@ -20,6 +21,7 @@ from typing import Any, Final
 
 from google.adk.agents.callback_context import CallbackContext
 from google.adk.agents.invocation_context import InvocationContext
+from google.adk.events._rewind_events import _apply_rewinds  # private: what ADK itself reads of a session
 from google.adk.events.event import Event as AdkEvent
 from google.adk.flows.llm_flows.contents import request_processor as adk_contents
 from google.adk.models.llm_request import LlmRequest
@@ -28,6 +30,8 @@ from google.adk.telemetry import _instrumentation
 from google.genai import types
 from opentelemetry import _logs, trace
 from pydantic import PrivateAttr
+
+from agentsession.adapters.adk._reentry import is_placeholder_of_gate
 
 __all__ = ["History", "WindowedSession", "put_older"]
 
@@ -115,7 +119,8 @@ class History:
             self._open[call.id or ""] = at
         for response in event.get_function_responses():
             self._group(f"c {response.id}", at)
-            self._open.pop(response.id or "", None)
+            if not is_placeholder_of_gate(event, response.id):
+                self._open.pop(response.id or "", None)
 
     def _decides(self, event: AdkEvent) -> bool:
         return (
@@ -132,7 +137,7 @@ class History:
         self._open.clear()
         self._decided = None
         where = {id(event): at for at, event in enumerate(self.events)}
-        for event in _live(self.events):
+        for event in _apply_rewinds(self.events):
             self._see_calls(event, where[id(event)])
 
     def _group(self, name: str, at: int) -> None:
@@ -281,12 +286,6 @@ def _reaches_anywhere(event: AdkEvent) -> bool:
         or not all(call.id for call in event.get_function_calls())
         or not all(response.id for response in event.get_function_responses())
     )
-
-
-def _live(events: list[AdkEvent]) -> list[AdkEvent]:
-    from google.adk.events._rewind_events import _apply_rewinds  # private: what of a history ADK holds to be live
-
-    return _apply_rewinds(events)
 
 
 def _copy(event: AdkEvent) -> AdkEvent:
