@@ -190,7 +190,9 @@ class WindowedSession(Session):
         """
         window = history.events[history.cut :]
         # All of it, what the service put into private attributes too.
-        made = cls.model_construct(**{**session.__dict__, "events": [_copy(e) for e in window] if copies else window})
+        made = cls.model_construct(
+            None, **{**session.__dict__, "events": [_copy(e) for e in window] if copies else window}
+        )
         for name, value in (session.__pydantic_private__ or {}).items():
             setattr(made, name, value)
         made._history, made._cut, made._copies = history, history.cut, copies
@@ -241,10 +243,11 @@ def _fills_in_vain() -> bool:
     scope = _instrumentation.inference_scope()
     if scope is None or scope.span is not None:
         return False  # no span is being made: whoever reads, reads for the model
-    return not trace.get_current_span().is_recording() and isinstance(_logs.get_logger_provider(), _NO_LOGS)
+    # The API has providers of its own, which do nothing, for when nobody has set one.
+    logs_nothing = type(_logs.get_logger_provider()).__module__.startswith(_logs.__name__)
+    return logs_nothing and not trace.get_current_span().is_recording()
 
 
-_NO_LOGS: Final = (_logs.NoOpLoggerProvider, getattr(_logs._internal, "ProxyLoggerProvider", _logs.NoOpLoggerProvider))
 _READERS: Final = ("google.adk.models.", "agentsession.")
 
 
