@@ -108,6 +108,19 @@ def test_a_rewind_that_takes_back_that_reply_brings_an_older_one_into_the_window
     assert history.events[history.cut].invocation_id == "b"
 
 
+def test_what_a_rewind_takes_back_is_gone_from_the_older_contents_too() -> None:
+    async def walk() -> None:
+        history = History(_turns("root", "a", "b", "c"), recent=1, deciding=None)
+        await _parts_are_the_whole(history, history.events, False)  # made, and kept
+        for event in [_rewind("b"), *_turns("root", "d", "e")]:
+            history.add(event)
+        history.advance()
+        assert history.cut == 9
+        await _parts_are_the_whole(history, history.events, False)
+
+    anyio.run(walk)
+
+
 def test_a_call_that_waits_holds_the_cut_until_it_is_answered_or_taken_back() -> None:
     call = types.Part(function_call=types.FunctionCall(id="c1", name="look", args={}))
     answer = types.Part(function_response=types.FunctionResponse(id="c1", name="look", response={}))

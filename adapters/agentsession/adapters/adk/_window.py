@@ -91,25 +91,24 @@ class History:
     async def older(self, context: InvocationContext, cut: int, prepare: Prepare) -> list[types.Content]:
         """What the agent of ``context`` is shown of the events before ``cut``; made once, then only added to."""
         key = _key(context)
-        made = self._older.get(key)
-        if made is None or made.cut > self.cut:
-            made = self._older[key] = _Older()
-        if made.cut < cut:
-            # The first event of the window goes with it, so that ADK does not take the last of the older ones for the
-            # last of all, of which it makes something else; what it makes of that event is dropped again.
-            events = self.events[made.cut : cut + 1]
-            session = context.session.model_copy(update={"events": events})
-            request = LlmRequest()
-            async for _ in adk_contents.run_async(context.model_copy(update={"session": session}), request):
-                pass
-            older = request.contents[:-1]
-            prepare(older)
-            made.contents += older
-            made.ends.append((cut, len(made.contents)))
-            made.cut = cut
-        if made.cut == cut:
-            return made.contents
-        return made.contents[: made.length_at(cut)]
+        made = self._older.setdefault(key, _Older())
+        if cut in made.ends:
+            return made.contents[: made.ends[cut]]
+        if cut < made.cut:
+            made = _Older()  # a run that began before the cut moved on; not worth keeping
+        # The first event of the window goes with it, so that ADK does not take the last of the older ones for the
+        # last of all, of which it makes something else; what it makes of that event is dropped again.
+        events = self.events[made.cut : cut + 1]
+        session = context.session.model_copy(update={"events": events})
+        request = LlmRequest()
+        async for _ in adk_contents.run_async(context.model_copy(update={"session": session}), request):
+            pass
+        older = request.contents[:-1]
+        prepare(older)
+        made.contents += older
+        made.cut = cut
+        made.ends[cut] = len(made.contents)
+        return made.contents[:]
 
     def _see_calls(self, event: AdkEvent, at: int) -> None:
         if event.author != "user" and self._decides(event):
@@ -160,7 +159,9 @@ class History:
         return self._cuts[index - 1] if index else 0
 
     def _cut_at(self, limit: int) -> None:
+        """Move the cut back. What was made of the older events may hold what was taken back, so it is made anew."""
         self.cut = self._last_cut(limit) if limit else 0
+        self._older.clear()
 
 
 class _Older:
@@ -169,10 +170,8 @@ class _Older:
     def __init__(self) -> None:
         self.cut = 0
         self.contents: list[types.Content] = []
-        self.ends: list[tuple[int, int]] = []
-
-    def length_at(self, cut: int) -> int:
-        return dict(self.ends)[cut]
+        self.ends: dict[int, int] = {}
+        """How many of the contents belong to the events before each cut."""
 
 
 class WindowedSession(Session):
