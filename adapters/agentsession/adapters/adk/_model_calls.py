@@ -7,7 +7,7 @@ May import: ``agentsession.protocol``, the modules beside it, google.adk.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from google.adk.agents.callback_context import CallbackContext
 from google.adk.events.event import Event as AdkEvent
@@ -46,6 +46,8 @@ class ModelCalls:
     def __init__(self, live: LiveRun) -> None:
         self._live = live
         self._told: set[str] = set()
+        self._unlisted: set[int] = set()
+        """Toolsets whose tools could not be listed, as was told."""
         self._owed: dict[str, tuple[types.GenerateContentResponseUsageMetadata, str | None]] = {}
         """By agent: the usage of a response of which ADK has not made an event yet."""
 
@@ -62,7 +64,7 @@ class ModelCalls:
         if span is not None:
             live.brackets.step_begins(span)
         state.go_on(live.ctx.options)
-        for lost in await judge_listing(state.vault, context):
+        for lost in await judge_listing(state.vault, context, self._unlisted):
             thread = live.brackets.current_thread()
             live.ctx.emit_nowait(
                 Error(
@@ -80,8 +82,9 @@ class ModelCalls:
         if stop is not None:
             live.stop(*stop)
             return LlmResponse(error_code=STOPPED_CODE, error_message=stop[1].message)
-        self._offer_host_tools(request, is_child=is_child)
-        if INPUT in request.tools_dict and not (state.parked and not is_child):
+        parked = state.parked and not is_child and not _works_for_a_caller(context)
+        self._offer_host_tools(request, parked=parked)
+        if INPUT in request.tools_dict and not parked:
             request.tools_dict[INLINE_INPUT] = InlineInput()
         _as_offered(request.contents)
         keep_open(request.tools_dict)
@@ -195,12 +198,12 @@ class ModelCalls:
                 return "failed", Error(status="FAILED_PRECONDITION", message=message, code="adk-refused")
         return None
 
-    def _offer_host_tools(self, request: LlmRequest, *, is_child: bool) -> None:
+    def _offer_host_tools(self, request: LlmRequest, *, parked: bool) -> None:
         state = self._live.state
         hosts: list[HostTool] = []
         for tool in state.tools_of(self._live.ctx.options).values():
             if tool.name not in request.tools_dict:
-                hosts.append(HostTool(tool, parked=state.parked and not is_child))
+                hosts.append(HostTool(tool, parked=parked))
             elif tool.name not in self._told:
                 # A toolset brought it: names known before are refused when the session opens.
                 self._told.add(tool.name)
@@ -230,6 +233,15 @@ class ModelCalls:
                 # SQLite reloads in the order of timestamps, and ADK has stamped the model's event already.
                 event.timestamp = last + 1e-6
             await invocation.session_service.append_event(session=invocation.session, event=event)
+
+
+def _works_for_a_caller(context: CallbackContext) -> bool:
+    """Whether the agent works inside a call of another's that ADK does not find its way back into."""
+    # Private, and the only way to the agent that works; Any, because what is above an agent may be none.
+    agent: Any = context._invocation_context.agent
+    while agent is not None and getattr(agent, "mode", None) != "single_turn":
+        agent = getattr(agent, "parent_agent", None)
+    return agent is not None
 
 
 def _rename_calls(contents: Iterable[types.Content], name: str, to: str) -> None:

@@ -226,7 +226,8 @@ def _mcp_annotations(tool: BaseTool) -> dict[str, Any]:
     """What an MCP server claims of its tool, in the contract's words."""
     claims = getattr(getattr(tool, "_mcp_tool", None), "annotations", None)
     found = {
-        ours: getattr(claims, theirs, None)
+        # Version 2 of the MCP SDK has other names for its own fields; ADK takes both versions.
+        ours: getattr(claims, theirs, getattr(claims, f"{ours}_hint", None))
         for ours, theirs in (
             ("read_only", "readOnlyHint"),
             ("destructive", "destructiveHint"),
