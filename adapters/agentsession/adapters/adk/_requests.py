@@ -16,6 +16,7 @@ from agentsession.adapters.adk._content import parts_to_content
 from agentsession.adapters.adk._elicit import answer_of, asks, hint_of, kind_of, original_id, question_of
 from agentsession.adapters.adk._errors import ABORTED_CODE
 from agentsession.adapters.adk._events import code_of, problem_event, with_marks
+from agentsession.adapters.adk._mcp_results import files_of
 from agentsession.adapters.adk._stream import ArgsWriter, MessageBuffer, StreamedCall
 from agentsession.adapters.adk._values import is_mapping, is_object, lossy_json
 from agentsession.protocol import (
@@ -33,7 +34,7 @@ from agentsession.protocol import (
 if TYPE_CHECKING:
     from google.adk.events.event import Event as AdkEvent
 
-__all__ = ["CONTROL_TOOLS", "Needs", "Owner", "Requests", "agent_owns", "is_failure", "stored_needs"]
+__all__ = ["CONTROL_TOOLS", "Needs", "Owner", "Requests", "agent_owns", "is_failure", "result_body", "stored_needs"]
 
 CONTROL_TOOLS: Final = frozenset(
     {"exit_loop", "finish_task", "set_model_response", "transfer_to_agent", "transfer_to_other_agent"}
@@ -292,14 +293,18 @@ def is_failure(response: object) -> bool:
     return response.get("error") not in (None, False, "", [], {})
 
 
+def result_body(data: Any) -> dict[str, Any]:
+    """``data`` and ``content`` of a tool's result: ADK wraps what is not an object as ``{"result": …}``."""
+    body: dict[str, Any] = {"data": data["result"] if is_object(data) and set(data) == {"result"} else data}
+    if files := files_of(data):
+        body["content"] = files
+    return body
+
+
 def _body(data: Any, made: types.FunctionResponse, out: list[Event], common: dict[str, Any]) -> dict[str, Any]:
-    """``data`` and ``content`` of a result: ADK wraps what is not an object as ``{"result": …}``; files are content."""
-    body: dict[str, Any] = {}
-    if is_object(data) and set(data) == {"result"}:
-        body["data"] = data["result"]
-    elif made.response is not None:
-        body["data"] = data
-    content: list[ContentPart] = []
+    """``data`` and ``content`` of a result as ADK stores it, which may have files beside it."""
+    body = result_body(data) if made.response is not None else {}
+    content: list[ContentPart] = body.pop("content", [])
     for part in made.parts or ():
         try:
             content += parts_to_content([types.Part.model_validate(part.model_dump(exclude_none=True))])

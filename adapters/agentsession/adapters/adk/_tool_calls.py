@@ -25,6 +25,7 @@ from agentsession.adapters.adk._credentials import store_credential
 from agentsession.adapters.adk._elicit import hint_for_person, question_of
 from agentsession.adapters.adk._host_tools import HostTool, InlineInput
 from agentsession.adapters.adk._long_running import PENDING, is_first_word, outcome, waits_inside
+from agentsession.adapters.adk._mcp_results import without_exception
 from agentsession.adapters.adk._replies import (
     DECLINED,
     NO_CREDENTIAL,
@@ -32,7 +33,7 @@ from agentsession.adapters.adk._replies import (
     granted_args,
     tool_result,
 )
-from agentsession.adapters.adk._requests import is_failure
+from agentsession.adapters.adk._requests import is_failure, result_body
 from agentsession.adapters.adk._session_state import STEERING_NAMES, is_agent_tool, steers_adk
 from agentsession.adapters.adk._unannounced import Unannounced
 from agentsession.adapters.adk._values import lossy_json
@@ -239,6 +240,13 @@ class ToolCalls:
             changed = await self._ask_from_inside(tool, args, context)
         except RunEnded:
             raise asyncio.CancelledError from None
+        said = without_exception(tool, changed if changed is not None else result)
+        if said is not None and not live.state.exposes_errors:
+            if changed is not None:
+                changed = {"error": said}
+            else:
+                result.clear()  # in place: an answer to ADK would keep the user's own callbacks from seeing any result
+                result["error"] = said
         request_id = self._known_request(context)
         asked = context.actions.requested_auth_configs.get(context.function_call_id or "")
         if asked is not None:
@@ -401,7 +409,7 @@ class ToolCalls:
                 ToolResponse(
                     request_id=request_id,
                     name=request.name,
-                    data=data["result"] if isinstance(data, dict) and set(data) == {"result"} else data,
+                    **result_body(data),
                     is_error=failed,
                     status="denied" if failed and declined else "failed" if failed else "completed",
                     agent_id=request.agent_id,

@@ -57,4 +57,6 @@ def _unsure(invocation: InvocationContext) -> list[BaseToolset]:
     entries = list(getattr(invocation.agent, "tools", None) or ())
     found = [entry for entry in entries if isinstance(entry, BaseToolset)]
     brought = len(invocation.canonical_tools_cache or ()) - (len(entries) - len(found))
-    return [] if len(found) == 1 and brought > 0 else found
+    if len(found) == 1 and brought > 0:
+        found.clear()
+    return found
