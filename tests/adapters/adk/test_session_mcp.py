@@ -6,7 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,17 @@ from google.adk.agents import LlmAgent
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.mcp_tool import McpToolset, StdioConnectionParams, StreamableHTTPConnectionParams
 from mcp import StdioServerParameters
-from tests.adapters.adk.driving import Driven, agent, assert_valid_history, driven, history, host_tool, verify
+from tests.adapters.adk.driving import (
+    Driven,
+    Turn,
+    agent,
+    assert_valid_history,
+    driven,
+    history,
+    host_tool,
+    texts,
+    verify,
+)
 from tests.adapters.adk.mcp_server import PIXEL
 from tests.adapters.adk.trees import parallel, sequential
 
@@ -98,6 +108,18 @@ class Begun:
 
     async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
         self.event.set()
+
+    async def meanwhile(self, does: Callable[[], Awaitable[Any]], desk: Driven, answer: Any) -> Turn:
+        """What becomes of a stream if something is done when a call in it has begun."""
+
+        async def waits() -> None:
+            await self.event.wait()
+            await does()
+
+        task = asyncio.create_task(waits())
+        turn = await desk.stream(answer)
+        await asyncio.wait_for(task, CONNECT_S)
+        return turn
 
 
 # -- calls ------------------------------------------------------------------------------------------------------------
@@ -201,14 +223,8 @@ async def test_an_agent_tool_closes_its_agents_toolsets_and_a_call_of_another_se
     async with hosted(hanging, toolset) as desk, driven(caller) as other:
         await desk.stream("go")
 
-        async def calls_the_child() -> None:
-            await begun.event.wait()
-            assert (await other.turn("go")).texts == ["child done", "called"]
-
-        with anyio.fail_after(CONNECT_S):
-            async with anyio.create_task_group() as group:
-                group.start_soon(calls_the_child)
-                cut = await desk.stream(grant("c1"))
+        cut = await begun.meanwhile(lambda: other.turn("go"), desk, grant("c1"))
+        assert texts(other.session.record) == ["child done", "called"]
         assert (cut.reason, cut.texts, desk.responses()) == ("completed", ["sorry"], {"hang": "failed"})
         assert (await desk.turn("again")).texts == ["back"]
         assert server.received[-1] == "write b 1"
@@ -293,14 +309,7 @@ async def test_r74_an_abort_in_an_mcp_call_leaves_it_unknown_and_the_next_turn_w
     async with hosted(root, toolset) as desk:
         await desk.stream("go")
 
-        async def aborts() -> None:
-            await begun.event.wait()
-            await desk.session.abort()
-
-        with anyio.fail_after(CONNECT_S):
-            async with anyio.create_task_group() as group:
-                group.start_soon(aborts)
-                cut = await desk.stream(grant("c1"))
+        cut = await begun.meanwhile(desk.session.abort, desk, grant("c1"))
         assert (cut.reason, desk.responses(), cut.of("error")) == ("aborted", {"hang": "unknown"}, [])
         done = await desk.turn("again")
         assert (done.texts, server.received[-1]) == (["fresh"], "write b 1")
@@ -448,17 +457,15 @@ async def test_r74_an_abort_in_one_session_leaves_the_call_of_another_alone(serv
     root = LlmAgent(name="root", model=ScriptedLlm(forever=script), tools=[toolset])
     async with AdkExecutor(root) as executor:
         hanging, other = [Driven(executor, await executor.open()) for _ in range(2)]
-        with anyio.fail_after(CONNECT_S):
-            await hanging.stream("hang")
-            await other.stream("x")
-            async with anyio.create_task_group() as group:
-                group.start_soon(hanging.stream, grant(hanging.pending("hang")))
-                await begun.event.wait()
-                async with other.session.stream(grant(other.pending("write"))) as stream:
-                    await hanging.session.abort()
-                    async for _ in stream:
-                        pass
-        assert (stream.end is not None and stream.end.reason) == "completed"
+        await hanging.stream("hang")
+        await other.stream("x")
+
+        async def aborts_beside_the_other() -> None:
+            written = asyncio.create_task(other.stream(grant(other.pending("write"))))
+            await hanging.session.abort()
+            assert (await written).reason == "completed"
+
+        await begun.meanwhile(aborts_beside_the_other, hanging, grant(hanging.pending("hang")))
         assert (hanging.responses(), other.responses()) == ({"hang": "unknown"}, {"write": "completed"})
         for desk in (hanging, other):
             verify(desk.session)
@@ -503,14 +510,7 @@ async def test_over_http_a_call_is_gated_and_an_abort_in_one_leaves_the_next_tur
             await desk.stream(grant("c1", args={"path": "b"}))
             assert server.received == ["write b 1"]
 
-            async def aborts() -> None:
-                await begun.event.wait()
-                await desk.session.abort()
-
-            with anyio.fail_after(CONNECT_S):
-                async with anyio.create_task_group() as group:
-                    group.start_soon(aborts)
-                    await desk.stream(grant("c2"))
+            await begun.meanwhile(desk.session.abort, desk, grant("c2"))
             assert desk.responses() == {"write": "completed", "hang": "unknown"}
             assert (await desk.turn("again")).texts == ["fresh"]
             assert server.received[:2] == ["write b 1", "hang"]

@@ -6,6 +6,7 @@ Not for: asking (ADK does), or what is kept (``_vault.py``). May import: ``_vaul
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from google.adk.agents.callback_context import CallbackContext
 from google.adk.agents.invocation_context import InvocationContext
@@ -54,8 +55,8 @@ async def judge_listing(vault: Vault, context: CallbackContext, told: set[int]) 
 
 def _unsure(invocation: InvocationContext) -> list[BaseToolset]:
     """The toolsets of the present agent, unless there is but one, and it has brought tools."""
-    entries = list(getattr(invocation.agent, "tools", None) or ())
-    found = [entry for entry in entries if isinstance(entry, BaseToolset)]
+    entries: list[Any] = list(getattr(invocation.agent, "tools", None) or ())
+    found: list[BaseToolset] = [entry for entry in entries if isinstance(entry, BaseToolset)]
     brought = len(invocation.canonical_tools_cache or ()) - (len(entries) - len(found))
     if len(found) == 1 and brought > 0:
         found.clear()
