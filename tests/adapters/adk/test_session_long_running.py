@@ -11,6 +11,7 @@ from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.long_running_tool import LongRunningFunctionTool
 from google.adk.workflow import START, Workflow
 from tests.adapters.adk.driving import agent, assert_valid_history, driven, history, host_tool, model_calls
+from tests.adapters.adk.hooking import Desk
 from tests.adapters.adk.trees import sequential
 
 from agentsession.adapters.adk import AdkExecutor, call, calls, say
@@ -21,8 +22,10 @@ from agentsession.protocol import (
     ToolProgress,
     ToolRequest,
     ToolUpdate,
+    block,
     deny,
     grant,
+    modify,
     result,
 )
 
@@ -231,6 +234,30 @@ async def test_the_first_word_is_not_shown_where_a_callback_may_take_secrets_out
         await desk.stream(result(outcome_of(desk.session.pending).request_id, {"approved": True}))
         assert "hunter2" not in "".join(str(event.to_wire()) for event in desk.session.record)
         assert ("result c1", '{"approved": true, "clean": true}') in history(root.model)
+
+
+@pytest.mark.rule("SEC-01")
+async def test_the_first_word_is_shown_as_a_hook_leaves_it() -> None:
+    jobs = Jobs({"status": "pending", "ticket": "s3cret"})
+    hooks = Desk(after_tool=lambda p: modify(data={**p.data, "ticket": "***"}) if "ticket" in p.data else None)
+    root = agent(call("submit", id="c1"), say("ok"), tools=[jobs.tool])
+    async with driven(root, hooks=hooks) as desk:
+        await desk.stream("go")
+        started = await desk.stream(grant(desk.pending("submit")))
+        assert [response.data for response in started.of("tool_response")] == [{"status": "pending", "ticket": "***"}]
+        done = await desk.stream(result(outcome_of(desk.session.pending).request_id, {"approved": True}))
+        assert done.reason == "completed"
+        assert "s3cret" not in "".join(event.to_wire_json() for event in desk.session.record)
+
+
+async def test_a_hook_that_withholds_the_first_word_ends_the_call_and_is_asked_once() -> None:
+    jobs, hooks = Jobs(), Desk(after_tool=block("not yours"))
+    root = agent(call("submit", id="c1"), say("ok"), tools=[jobs.tool])
+    async with driven(root, hooks=hooks) as desk:
+        await desk.stream("go")
+        done = await desk.stream(grant(desk.pending("submit")))
+        assert (done.reason, desk.responses(), len(hooks.at("after_tool"))) == ("completed", {"submit": "failed"}, 1)
+        assert history(root.model)[-1] == ("result c1", '{"error": "not yours"}')
 
 
 @pytest.mark.rule("PER-01", "TOOL-08")

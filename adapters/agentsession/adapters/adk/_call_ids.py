@@ -1,7 +1,10 @@
-"""Plugins of the user's that give the calls of an event other ids: which calls they are all the same.
+"""Ids of the calls of an event: plugins of the user's that give others, and callbacks that give one id twice.
 
 Not for: ids that a model repeats (``_model_calls.py``), or the contract's ids (``_calls.py``). Rules carried: TOOL-01.
 May import: google.adk types.
+
+An answer that a callback gives in the place of the model's does not pass the callbacks after the model. Two calls of
+one id in it would be one to the gate, and what was allowed of the one would run the other.
 
 ADK makes the calls that the model's answer holds, whatever a plugin's ``on_event_callback`` returns in its place; what
 it returns is only stored and shown. So the record goes by what the gate, being first, has seen. Of a call that is its
@@ -10,10 +13,15 @@ present id, for a plugin that changes the very call changes what ADK goes by; of
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Final
+
 from google.adk.events.event import Event as AdkEvent
 from google.genai import types
 
-__all__ = ["CallIds"]
+__all__ = ["CallIds", "make_distinct"]
+
+_QUESTIONS: Final = "adk_request_"
 
 _Marked = types.FunctionCall | types.FunctionResponse
 
@@ -49,6 +57,26 @@ class CallIds:
             waiting = (back.get(call_id, call_id) for call_id in copied.long_running_tool_ids)
             copied.long_running_tool_ids = {call_id for call_id in waiting if call_id is not None}
         return copied
+
+
+def make_distinct(event: AdkEvent, is_known: Callable[[str], bool], new_id: Callable[[], str]) -> None:
+    """Give each call that repeats an id another, in place: ADK makes the calls of this very event.
+
+    Questions of ADK's own are left alone: what they are asked about goes by their ids.
+    """
+    marked = _marked(event)
+    given = {made.id for made in marked}
+    ids: set[str] = set()
+    for made in marked:
+        if not isinstance(made, types.FunctionCall) or not made.id or (made.name or "").startswith(_QUESTIONS):
+            continue
+        if made.id in ids or is_known(made.id):
+            was, made.id = made.id, new_id()
+            while made.id in given:
+                made.id = new_id()
+            if was in (event.long_running_tool_ids or ()):
+                event.long_running_tool_ids = {*(event.long_running_tool_ids or ()), made.id}
+        ids.add(made.id)
 
 
 def _marked(event: AdkEvent) -> list[_Marked]:

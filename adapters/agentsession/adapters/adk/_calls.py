@@ -75,8 +75,15 @@ class CallBook:
         self._reserved.add(f"{base}.{number}")
         return f"{base}.{number}"
 
+    def reserve(self, request_id: str) -> bool:
+        """Take an id that the adapter itself made; ``False``: a call has it already."""
+        if request_id in self._reserved:
+            return False
+        self._reserved.add(request_id)
+        return True
+
     def add(self, call: Call) -> Call:
-        """Enter a call; its ``request_id`` comes from :meth:`fresh_id`."""
+        """Enter a call; its ``request_id`` comes from :meth:`fresh_id` or :meth:`reserve`."""
         self._by_request[call.request_id] = call
         if call.adk_id:
             self._by_adk.setdefault(call.adk_id, []).append(call)

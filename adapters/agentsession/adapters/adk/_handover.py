@@ -134,7 +134,7 @@ class Handover:
             adk_session = await self.session(state)
         special = [*told.special]
         for asked_in, calls in told.entered():
-            events, ids = question_events(asked_in, calls, lambda: ctx.new_id("gate-"))
+            events, ids = question_events(asked_in, calls, lambda: state.new_call_id(ctx.new_id, "gate-"))
             special += confirmed(ids)
             for event in events:
                 await self._service.append_event(session=adk_session, event=event)

@@ -39,7 +39,7 @@ from agentsession.protocol import (
 if TYPE_CHECKING:
     from agentsession.adapters.adk._live import LiveRun
 
-__all__ = ["HookedCalls"]
+__all__ = ["HookedCalls", "args_of_hook"]
 
 _MARK: Final = "hook"
 """In the ``_meta`` of a request whose arguments a hook has changed."""
@@ -92,12 +92,8 @@ class HookedCalls:
         self, tool: BaseTool, args: dict[str, Any], context: ToolContext, request_id: str | None
     ) -> dict[str, Any] | None:
         """ADK is about to make a call: put the hook's arguments in place; a result instead of the call blocks it."""
-        recorded = self._recorded(request_id) if request_id is not None and request_id not in self._said else None
-        if recorded is not None:
-            # A run that is over has recorded it, with what hooks made of it then: that is what was asked about.
-            if recorded.args is not None and _MARK in (recorded.meta or {}):
-                _put(args, recorded.args)
-            return None
+        if request_id is not None and request_id not in self._said and _recorded(self._live, request_id) is not None:
+            return None  # a run that is over has recorded it, and hooks were asked then
         key = request_id if request_id in self._said else (context.session.id, context.function_call_id)
         if key not in self._said:
             # No event has announced it: a node of a graph, a delegation.
@@ -116,12 +112,6 @@ class HookedCalls:
             return {"error": f"denied: {message}"}
         if changed is not None:
             _put(args, changed)
-        return None
-
-    def _recorded(self, request_id: str) -> ToolRequest | None:
-        for event in reversed(self._live.ctx.record):
-            if isinstance(event, ToolRequest) and event.request_id == request_id and not event.partial:
-                return event
         return None
 
     async def granted(self, tool: BaseTool, request_id: str, args: dict[str, Any], context: ToolContext) -> str | None:
@@ -223,6 +213,23 @@ class HookedCalls:
             return None
         data = hooked.change.data
         return data if isinstance(data, dict) else {"result": data}
+
+
+def args_of_hook(live: LiveRun, request_id: str, args: dict[str, Any]) -> dict[str, Any] | None:
+    """The arguments that a hook gave a call which ADK is about to make with others, also in a run that is over; these
+    are what the host was asked about, whether or not this run has hooks."""
+    request = live.ctx.open_request(request_id)
+    if request is None or request.args is None or request.args == lossy_json(args)[0]:
+        return None
+    recorded = _recorded(live, request_id)
+    return recorded.args if recorded is not None and _MARK in (recorded.meta or {}) else None
+
+
+def _recorded(live: LiveRun, request_id: str) -> ToolRequest | None:
+    for event in reversed(live.ctx.record):
+        if isinstance(event, ToolRequest) and event.request_id == request_id and not event.partial:
+            return event
+    return None
 
 
 def _put(args: dict[str, Any], other: dict[str, Any]) -> None:

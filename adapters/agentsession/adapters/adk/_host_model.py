@@ -252,7 +252,7 @@ class HostLlm(BaseLlm):
         if agent not in working:  # the label may be the user's own
             agent = working[-1] if working else None
         question = ElicitationRequest(
-            request_id=live.ctx.new_id("q"),
+            request_id=live.state.new_request_id(live.ctx.new_id, "q"),
             kind=MODEL_CALL,
             message=_message(request, agent),
             context=request,

@@ -18,7 +18,7 @@ from google.adk.events.event import Event as AdkEvent
 from google.genai import types
 
 from agentsession.adapters.adk._brackets import Brackets
-from agentsession.adapters.adk._call_ids import CallIds
+from agentsession.adapters.adk._call_ids import CallIds, make_distinct
 from agentsession.adapters.adk._errors import names_exception, safe_message
 from agentsession.adapters.adk._events import code_of
 from agentsession.adapters.adk._hooked_calls import HookedCalls
@@ -155,6 +155,10 @@ class LiveRun:
         shows its caller no more of a child than the result."""
         if event.partial:
             return
+        book, state = self.state.translator.book, self.state
+        make_distinct(
+            event, lambda call_id: book.known(call_id) is not None, lambda: state.new_call_id(self.ctx.new_id, "call-")
+        )
         if len(context.plugin_manager.plugins) > 1:
             self._call_ids.note(event)
         self._leave_out_text_of_exceptions(event)

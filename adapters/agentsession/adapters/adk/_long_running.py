@@ -84,7 +84,7 @@ async def outcome(
     where: dict[str, Any] = {"agent_id": agent, "thread_id": thread}
     shown, _ = lossy_json(first)
     call_id, invocation_id = context.function_call_id or "", context.invocation_id
-    made = live.ctx.new_id("r")
+    made = live.state.new_request_id(live.ctx.new_id, "r")
     sent, _ = lossy_json(args)
     live.ctx.emit_nowait(ToolResponse(request_id=request_id, name=tool.name, data=shown, **where))
     live.state.translator.resolve(request_id)

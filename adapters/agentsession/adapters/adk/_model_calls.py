@@ -159,7 +159,7 @@ class ModelCalls:
             if not made.name:
                 made.name = UNNAMED
             if made.id and made.id in self._live.state.call_ids:
-                made.id = self._live.ctx.new_id("call-")
+                made.id = self._live.state.new_call_id(self._live.ctx.new_id, "call-")
             if made.id:
                 self._live.state.call_ids.add(made.id)
 

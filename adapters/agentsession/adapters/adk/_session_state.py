@@ -6,7 +6,7 @@ May import: ``agentsession.protocol``, the pure modules beside it, google.adk.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from google.adk.tools.agent_tool import AgentTool
@@ -217,12 +217,27 @@ class AdkSessionState:
         # Private, and the only sign: check_require_confirmation needs the arguments and a context.
         return getattr(tool, "_require_confirmation", False) is True
 
+    def new_request_id(self, new_id: Callable[[str], str], prefix: str) -> str:
+        """An id for a request that the adapter itself makes: a model may give the same to a call before or later."""
+        made = new_id(prefix)
+        while not self.translator.book.reserve(made):
+            made = new_id(prefix)
+        return made
+
+    def new_call_id(self, new_id: Callable[[str], str], prefix: str) -> str:
+        """An id for a call in ADK's session, unlike those that models have given theirs."""
+        made = new_id(prefix)
+        while made in self.call_ids:
+            made = new_id(prefix)
+        self.call_ids.add(made)
+        return made
+
     def asked(self, question: ElicitationRequest) -> None:
         """The adapter itself asks this; there is no call for it in ADK's session."""
         book = self.translator.book
         book.add(
             Call(
-                request_id=book.fresh_id(question.request_id, question.request_id),
+                request_id=question.request_id,
                 adk_id="",
                 name=_CALL_NAMES.get(question.kind, question.kind),
                 kind="tool_confirmation" if question.kind == "tool_confirmation" else "auth_required",

@@ -12,17 +12,19 @@ model with an error, also every failure of this code.
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 from typing import TYPE_CHECKING, Any
 
 from google.adk.auth.auth_tool import AuthConfig
-from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_confirmation import ToolConfirmation
 from google.adk.tools.tool_context import ToolContext
 
+from agentsession.adapters.adk._callbacks import may_change_args, may_change_result
 from agentsession.adapters.adk._credentials import store_credential
 from agentsession.adapters.adk._elicit import hint_for_person, question_of
+from agentsession.adapters.adk._hooked_calls import args_of_hook
 from agentsession.adapters.adk._host_tools import HostTool, InlineInput
 from agentsession.adapters.adk._long_running import PENDING, is_first_word, outcome, waits_inside
 from agentsession.adapters.adk._mcp_results import without_exception
@@ -66,6 +68,8 @@ class ToolCalls:
         self.unannounced = Unannounced(live)
         self._entered_again: set[str] = set()
         """Requests whose tool runs with a credential that came after ADK's run had ended on the question for it."""
+        self._allowed: dict[str, dict[str, Any]] = {}
+        """What each tool was let run with, by request id; the tool may change what it was given."""
         self._results: dict[str, dict[str, Any]] = {}
         """Results of tools that have finished in a step that is not over, by request id."""
 
@@ -85,11 +89,16 @@ class ToolCalls:
             return {"error": "blocked: this call could not be checked"}
 
     async def _decide(self, tool: BaseTool, args: Any, context: ToolContext) -> dict[str, Any] | None:
-        hooked = self._live.hooked_calls
-        if hooked is not None and isinstance(args, dict):
-            refused = await hooked.enter(tool, args, context, self._known_request(context))
-            if refused is not None:
-                return refused
+        hooked, request_id = self._live.hooked_calls, self._known_request(context)
+        if isinstance(args, dict):
+            # Not the hooks' affair alone: who loads the session may have none, and the host has seen what was changed.
+            changed = args_of_hook(self._live, request_id, args) if request_id is not None else None
+            if changed is not None:
+                self._take_args(args, changed)
+            elif hooked is not None:
+                refused = await hooked.enter(tool, args, context, request_id)
+                if refused is not None:
+                    return refused
         if type(tool) is BaseTool:
             return None  # a name that no tool has: ADK answers it with an error
         if not isinstance(args, dict):
@@ -153,6 +162,7 @@ class ToolCalls:
             self._take_args(args, granted_args(ctx.record, request_id))
             if request.confirmation == "accept":
                 context.tool_confirmation = ToolConfirmation(confirmed=True)
+            self._let_run(request_id, args, context)
             return None
         if request_id in self._begun:
             return {"error": "blocked: this call was answered before"}
@@ -165,6 +175,8 @@ class ToolCalls:
             # A grant that came after its wait had gone with the run, or one to wait for.
             answer: Answer | None = state.granted.pop(request_id, None) or await live.wait(request_id)
             instead = {"error": "blocked: this call was answered before"} if answer is None else tool_result(answer)
+            if request_id in self._begun:  # another call under the same id has taken the answer meanwhile
+                return {"error": "blocked: this call was answered before"}
             if instead is not None:
                 self._begun.add(request_id)
                 return instead
@@ -187,7 +199,8 @@ class ToolCalls:
         state.begun.add(request_id)
         if confirmed is not None:
             context.tool_confirmation = confirmed
-        elif await tool.check_require_confirmation(args, context):
+        elif await tool.check_require_confirmation(args, context) or (needs != "grant" and state.gates_tools):
+            # The last: it declares that it always asks, so nobody was asked for a grant, whatever it says now.
             answer = await self._confirm(tool, request_id, None)
             if answer.action != "accept":
                 state.declined(request_id)
@@ -196,7 +209,12 @@ class ToolCalls:
         elif self.unannounced.known(context) is None:
             # An answer that ADK found in its session was to a question of an earlier call, not to one about this.
             context.tool_confirmation = None
+        self._let_run(request_id, args, context)
         return None
+
+    def _let_run(self, request_id: str, args: dict[str, Any], context: ToolContext) -> None:
+        if self.unannounced.known(context) is None:  # a node may be given what cannot be copied
+            self._allowed[request_id] = copy.deepcopy(args)
 
     def _take_args(self, args: dict[str, Any], edited: dict[str, Any] | None) -> None:
         if edited is not None:
@@ -256,12 +274,18 @@ class ToolCalls:
             told = changed if changed is not None else result
             live.state.vault.used((context.session.id, context.function_call_id), is_failure(told))
             shown = changed if changed is not None else result
+            over = False
             ran = request_id is not None and live.ctx.is_open_request(request_id)
             if request_id is not None and ran and waits_inside(tool) and is_first_word(shown):
                 # What a callback may take secrets out of is not shown before it has.
-                first = PENDING if not shown or _may_be_changed(context) else shown
-                shown = await outcome(live, tool, args, context, first, request_id)
-                if changed is None and isinstance(result, dict) and _may_be_changed(context):
+                first = PENDING if not shown or may_change_result(context) else shown
+                if live.hooked_calls is not None and first is not PENDING:
+                    told = await live.hooked_calls.result(tool, args, context, first, request_id)
+                    first = told if told is not None else first
+                over = not is_first_word(first)  # a hook has put an end to it
+                allowed = self._allowed.get(request_id, args)
+                shown = first if over else await outcome(live, tool, allowed, context, first, request_id)
+                if changed is None and isinstance(result, dict) and may_change_result(context):
                     result.clear()  # in place: an answer to ADK would keep the callbacks from seeing the outcome
                     result.update(shown)
                 else:
@@ -269,16 +293,16 @@ class ToolCalls:
             if isinstance(shown, dict) and not all(isinstance(key, str) for key in shown):
                 shown = changed = lossy_json(shown)[0]  # ADK would fail to make its event of it
             parked = tool.is_long_running and not shown
-            if live.hooked_calls is not None and not parked:
+            if live.hooked_calls is not None and not parked and not over:
                 told = await live.hooked_calls.result(tool, args, context, shown, request_id)
-                if told is not None and changed is None and isinstance(result, dict) and _may_be_changed(context):
+                if told is not None and changed is None and isinstance(result, dict) and may_change_result(context):
                     # In place: an answer to ADK would keep the user's own callbacks from seeing any result.
                     result.clear()
                     result.update(told)
                     shown = result
                 elif told is not None:
                     shown = changed = told
-            deferred = parked or getattr(tool, "_defers_response", False) or _may_be_changed(context)
+            deferred = parked or getattr(tool, "_defers_response", False) or may_change_result(context)
             if request_id is not None and not deferred and self.unannounced.known(context) is None:
                 self._results[request_id] = shown
         span = live.spans.find("tool", _key(tool, context))
@@ -321,8 +345,13 @@ class ToolCalls:
                 )
             elif config is not None and not await self._authorise(tool, request_id, config, context):
                 return {"error": NO_CREDENTIAL}
+            if not may_change_args(context):
+                self._take_args(args, copy.deepcopy(self._allowed.get(request_id)))
             try:
                 again = await tool.run_async(args=args, tool_context=context)
+            except asyncio.CancelledError as error:
+                self.failed(tool, error)
+                raise
             except Exception as error:  # noqa: BLE001  # as ADK's own call of the tool: the model reads of it
                 return self.error(tool, error)
             changed = again if isinstance(again, dict) else {"result": again}
@@ -332,7 +361,7 @@ class ToolCalls:
         payload, _ = lossy_json(asked.payload if asked is not None else None)
         return await self._ask(
             ElicitationRequest(
-                request_id=self._live.ctx.new_id("q"),
+                request_id=self._live.state.new_request_id(self._live.ctx.new_id, "q"),
                 kind="tool_confirmation",
                 message=hint_for_person(asked.hint if asked is not None else None, tool.name),
                 tool_request_id=request_id,
@@ -346,7 +375,7 @@ class ToolCalls:
         args = {"authConfig": config.model_dump(mode="json", by_alias=True, exclude_none=True)}
         answer = await self._ask(
             ElicitationRequest(
-                request_id=self._live.ctx.new_id("q"),
+                request_id=self._live.state.new_request_id(self._live.ctx.new_id, "q"),
                 kind="auth_required",
                 tool_request_id=request_id,
                 thread_id=self._thread_of(request_id),
@@ -429,19 +458,6 @@ def _wrong_transfer(tool: BaseTool, args: dict[str, Any]) -> dict[str, Any] | No
     if not isinstance(names, list) or args.get("agent_name") in names:
         return None
     return {"error": f"there is no agent of this name to hand over to; there are: {', '.join(map(str, names))}"}
-
-
-def _may_be_changed(context: ToolContext) -> bool:
-    """Whether a callback after the gate may put another result in the place of the tool's, such as one without secrets.
-
-    What the tool returned is then not recorded: the record says what the model reads, when ADK tells it.
-    """
-    invocation = context._invocation_context  # private, and the only way to the plugins and the agent that called
-    if getattr(invocation.agent, "canonical_after_tool_callbacks", None):
-        return True
-    others = invocation.plugin_manager.plugins[1:]
-    callbacks = (getattr(plugin.after_tool_callback, "__func__", None) for plugin in others)  # one may be an attribute
-    return any(callback is not BasePlugin.after_tool_callback for callback in callbacks)
 
 
 def _payload(answer: ElicitationAnswer) -> Any:

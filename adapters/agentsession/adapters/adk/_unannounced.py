@@ -51,7 +51,7 @@ class Unannounced:
         made = self._requests.get(key)
         if made is None:
             live = self._live
-            made = self._requests[key] = live.ctx.new_id("r")
+            made = self._requests[key] = live.state.new_request_id(live.ctx.new_id, "r")
             shown, _ = lossy_json(args)
             # The author of a node's events is its graph, or the node where no graph runs it.
             node = context.node.name if context.node is not None else live.ctx.agent_id
