@@ -60,7 +60,7 @@ async def test_a_run_that_a_tool_starts_on_a_loop_of_its_own_is_not_taken_for_th
 
     async def tool() -> str:
         """Run an agent in a thread."""
-        told.extend(await asyncio.to_thread(lambda: asyncio.run(elsewhere())))
+        told.extend(await asyncio.to_thread(lambda: asyncio.run(asyncio.wait_for(elsewhere(), 10))))
         return "asked"
 
     root = agent(call("tool", id="c1"), say("done"), tools=[tool])
