@@ -202,6 +202,11 @@ class Requests:
         call = self.book.match(adk_id, name, event.invocation_id or "")
         if call is None:
             return self._stray(made, name, common)
+        if not by_agent:
+            # ADK writes a user's answer as the user's; it belongs where the request is, as live.
+            common = {**common, "thread_id": call.thread_id}
+            if call.agent_id is not None:
+                common["agent_id"] = call.agent_id
         if call.kind != "tool":
             return self._answer(call, made, event, common)
         if call.hidden:
