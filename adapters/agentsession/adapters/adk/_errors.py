@@ -11,7 +11,8 @@ exception (``ScriptExhausted``). They are told apart here, by one table.
 from __future__ import annotations
 
 import re
-from typing import Final, Literal
+from collections.abc import Mapping
+from typing import Any, Final, Literal
 
 from agentsession.protocol import repair_text
 
@@ -19,6 +20,8 @@ __all__ = [
     "ABORTED_CODE",
     "MODEL_CALL_CANCELLED",
     "MODEL_CALL_DECLINED",
+    "SEALED_CODE",
+    "SEALS",
     "EndReason",
     "end_reason",
     "error_status",
@@ -33,13 +36,24 @@ EndReason = Literal["completed", "failed", "refusal", "max_tokens", "max_llm_cal
 ABORTED_CODE: Final = "INVOCATION_ABORTED"
 """The code under which ADK seals what an abort left open; never an error event (rule CTL-03)."""
 
+SEALED_CODE: Final = "AGENTSESSION_SEALED"
+"""The code under which this adapter seals what a run left open: for ADK and its model, never an error event."""
+
+SEALS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "unknown": {"error": "this call was cut off; its effects are not known", "status": "unknown"},
+    "cancelled": {"error": "this call was cancelled before it began", "status": "cancelled"},
+}
+"""What the model is told of a call that has no result, by the status that the record gives it."""
+
 MODEL_CALL_DECLINED: Final = "MODEL_CALL_DECLINED"
 """The code of a model call that the host would not answer."""
 
 MODEL_CALL_CANCELLED: Final = "MODEL_CALL_CANCELLED"
 """The code of a model call that nobody could or wanted to answer."""
 
-_NOT_ERRORS: Final = frozenset({"", "STOP", "FINISH_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED", "CONTINUATION"})
+_NOT_ERRORS: Final = frozenset(
+    {"", "STOP", "FINISH_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED", "CONTINUATION", SEALED_CODE}
+)
 _EMPTY: Final = frozenset({"NO_CONTENT", "MODEL_RETURNED_NO_CONTENT"})
 _REFUSALS: Final = frozenset(
     {

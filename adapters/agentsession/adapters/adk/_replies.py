@@ -16,6 +16,7 @@ from google.genai import types
 from agentsession.adapters.adk._calls import Call
 from agentsession.adapters.adk._content import content_to_part
 from agentsession.adapters.adk._elicit import CREDENTIAL
+from agentsession.adapters.adk._errors import SEALS
 from agentsession.protocol import (
     Answer,
     ContentPart,
@@ -34,7 +35,6 @@ from agentsession.protocol import (
 __all__ = [
     "DECLINED",
     "NO_CREDENTIAL",
-    "UNKNOWN",
     "confirmation_of",
     "elicitation_response",
     "function_response",
@@ -46,8 +46,6 @@ __all__ = [
 
 DECLINED = "the user did not confirm this call"
 NO_CREDENTIAL = "the user gave no credential for this call"
-UNKNOWN = {"error": "this call was cut off; its effects are not known", "status": "unknown"}
-_CANCELLED = {"error": "this call was cancelled before it began", "status": "cancelled"}
 
 
 def said_parts(content: Iterable[ContentPart]) -> tuple[list[types.Part], bool]:
@@ -106,10 +104,8 @@ def _result(answer: ToolResult) -> dict[str, Any]:
 
 def recorded_result(event: ToolResponse) -> dict[str, Any]:
     """What the model is told of a call that the record has closed and ADK's session has not."""
-    if event.status == "unknown":
-        return dict(UNKNOWN)
-    if event.status == "cancelled":
-        return dict(_CANCELLED)
+    if event.status in SEALS:
+        return dict(SEALS[event.status])
     given = {"data": event.data} if "data" in event.model_fields_set else {}
     return _result(ToolResult(request_id=event.request_id, content=event.content, is_error=event.is_error, **given))
 

@@ -14,7 +14,7 @@ from google.genai import types
 from agentsession.adapters.adk._calls import Call, CallBook
 from agentsession.adapters.adk._content import parts_to_content
 from agentsession.adapters.adk._elicit import answer_of, asks, hint_of, kind_of, original_id, question_of
-from agentsession.adapters.adk._errors import ABORTED_CODE
+from agentsession.adapters.adk._errors import ABORTED_CODE, SEALED_CODE, SEALS
 from agentsession.adapters.adk._events import code_of, problem_event, with_marks
 from agentsession.adapters.adk._mcp_results import files_of
 from agentsession.adapters.adk._stream import ArgsWriter, MessageBuffer, StreamedCall
@@ -225,6 +225,9 @@ class Requests:
             status = "cancelled" if call.needs == "result" else "unknown"
         elif failed and call.declined:
             status = "denied"
+        elif code_of(event.error_code) == SEALED_CODE and data in SEALS.values():
+            status = next(status for status, told in SEALS.items() if told == data)
+            body.pop("data", None)  # what the model is told in the place of a result
         shown = name if name == call.name else call.name
         marks = {"responseName": name} if name != shown else {}
         if by_agent and call.needs == "result":

@@ -18,13 +18,10 @@ from google.adk.sessions.base_session_service import BaseSessionService
 from google.adk.sessions.session import Session
 from google.genai import types
 
+from agentsession.adapters.adk._errors import SEALED_CODE, SEALS
 from agentsession.adapters.adk._reentry import is_placeholder_of_gate
-from agentsession.adapters.adk._replies import UNKNOWN
 
 __all__ = ["awaited_calls", "dangling_calls", "seal"]
-
-SEALED_CODE = "AGENTSESSION_SEALED"
-"""The error code of the events that close what a run left open; ADK gives its own only a meaning for aborts."""
 
 
 def dangling_calls(session: Session) -> list[tuple[AdkEvent, list[types.FunctionCall]]]:
@@ -84,7 +81,7 @@ async def seal(
         parts = [
             types.Part(
                 function_response=types.FunctionResponse(
-                    id=call.id, name=call.name, response=responses.get(call.id or "", UNKNOWN)
+                    id=call.id, name=call.name, response=dict(responses.get(call.id or "", SEALS["unknown"]))
                 )
             )
             for call in left
