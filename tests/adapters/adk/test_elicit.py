@@ -176,6 +176,22 @@ def test_input_is_unwrapped() -> None:
     assert answered(translator, INPUT, {"result": "eu-west"}).content == "eu-west"
 
 
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+def test_input_that_was_refused_is_told_from_an_answer(action: str) -> None:
+    translator, _ = asked(INPUT, {"message": "?"})
+
+    assert answered(translator, INPUT, {"error": action}).action == action
+
+
+def test_an_answer_is_the_host_s_wherever_adk_writes_it() -> None:
+    """A run that stayed open writes the answer as a result of the agent's."""
+    translator, _ = asked(INPUT, {"message": "?"})
+
+    made = answered(translator, INPUT, {"result": "eu-west"}, author="root")
+
+    assert (made.source, made.agent_id) == ("host", "root")
+
+
 def test_an_abort_cancels_the_question() -> None:
     translator, _ = asked(CONFIRMATION, CONFIRM_ARGS)
 

@@ -32,6 +32,7 @@ from tests.adapters.adk.strategies import histories
 from tests.adapters.adk.test_events import all_of, only
 
 from agentsession.adapters.adk import ScriptedLlm, call, calls, describe_agent, error, map_events, say, stream
+from agentsession.adapters.adk._errors import SEALED_CODE, SEALS
 from agentsession.protocol import (
     AgentDescriptor,
     Event,
@@ -188,6 +189,33 @@ def test_a_session_that_ends_waiting_has_its_requests_pending() -> None:
     made = record([user_said("hi"), called("ask", "c1", long_running_tool_ids={"c1"})])
 
     assert all_of(StreamEnd, made)[-1].pending == ["c1"]
+
+
+def test_an_answer_of_the_user_s_belongs_to_the_agent_that_asked() -> None:
+    asked = called("ask", "c1", long_running_tool_ids={"c1"}, author="b", branch="par.b")
+
+    made = record([user_said("hi"), asked, responded("ask", "c1", {"result": 1}, author="user")])
+
+    response = only(ToolResponse, made)
+    assert (response.source, response.agent_id, response.thread_id) == ("host", "b", "par.b")
+
+
+@pytest.mark.parametrize("status", ["unknown", "cancelled"])
+def test_what_this_adapter_sealed_is_no_error_and_keeps_its_status(status: str) -> None:
+    sealed = responded("f", "c1", dict(SEALS[status]), error_code=SEALED_CODE, error_message="the run ended")
+
+    made = record([user_said("hi"), called("f", "c1"), sealed, said("ok")])
+
+    response = only(ToolResponse, made)
+    assert (response.status, response.data) == (status, None)
+    assert "error" not in outline(made)
+    assert all_of(StreamEnd, made)[-1].reason == "completed"
+
+
+def test_a_result_that_only_looks_like_a_seal_is_a_result() -> None:
+    made = record([user_said("hi"), called("f", "c1"), responded("f", "c1", dict(SEALS["cancelled"])), said("ok")])
+
+    assert (only(ToolResponse, made).status, only(ToolResponse, made).data) == ("failed", SEALS["cancelled"])
 
 
 def test_a_rewind_closes_what_it_takes_back() -> None:

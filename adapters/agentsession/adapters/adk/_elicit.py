@@ -152,7 +152,7 @@ def answer_of(kind: CallKind, response: object, *, sealed: bool) -> tuple[str, A
         payload, _ = lossy_json(fields.get("payload"))
         return "accept", {"payload": payload} if payload is not None else None
     if "error" in fields and len(fields) == 1:
-        return "cancel", None
+        return ("decline" if fields["error"] == "decline" else "cancel"), None
     if kind == "auth_required":
         return "accept", {"credential": REDACTED}
     value = fields["result"] if set(fields) == {"result"} else response

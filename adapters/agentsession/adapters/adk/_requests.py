@@ -255,6 +255,7 @@ class Requests:
             if tool is not None:
                 tool.declined = True
         fields: dict[str, Any] = {"content": content} if content is not None else {}
+        common = {**common, "source": "host"}  # somebody's answer, also where ADK writes it as a result of the agent's
         return [ElicitationResponse(request_id=call.request_id, action=action, **fields, **common)]
 
     def _stray(self, made: types.FunctionResponse, name: str, common: dict[str, Any]) -> list[Event]:
