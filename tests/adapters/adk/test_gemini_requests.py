@@ -117,7 +117,11 @@ def test_each_field_of_the_configuration_is_what_the_client_sends(wire: Wire, fi
 def test_a_request_read_back_is_the_same_request(contents: list[types.Content], data: st.DataObject) -> None:
     fields = data.draw(st.lists(st.sampled_from(SENT), max_size=4, unique=True))
     config = types.GenerateContentConfig(**{field: data.draw(config_field(field)) for field in fields})
-    made = request_json(LlmRequest(model="m", contents=contents, config=config))
+    try:
+        made = request_json(LlmRequest(model="m", contents=contents, config=config))
+    except InvalidInput:
+        assume(False)  # such as a schema without a type, which google-genai does not send either
+        raise
 
     read = read_request(made)
 

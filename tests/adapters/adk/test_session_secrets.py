@@ -33,6 +33,7 @@ from hypothesis import strategies as st
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from tests.adapters.adk.credential_kinds import KINDS, Weather, oauth_flow, weather_tool
 from tests.adapters.adk.driving import Driven, agent, driven, verify
 from tests.adapters.adk.provider import BACK, CLIENT, CLIENT_SECRET, Provider, provider
@@ -74,7 +75,7 @@ class Heard(NamedTuple):
 def heard() -> Iterator[Heard]:
     """Every logger at DEBUG, and ADK's spans with what they tell of tools and models."""
     ear, spans = Ear(), InMemorySpanExporter()
-    traces = TracerProvider()
+    traces = TracerProvider(sampler=ALWAYS_ON)  # also below a span of another test that is not recorded
     traces.add_span_processor(SimpleSpanProcessor(spans))
     loggers = [logging.getLogger(name) for name in [None, *list(logging.root.manager.loggerDict)]]
     kept = [(each, each.level, each.disabled) for each in loggers]
