@@ -18,7 +18,7 @@ export PYRIGHT_PYTHON_USE_BUNDLED_PYRIGHT := 1
 unexport PYRIGHT_PYTHON_FORCE_VERSION PYRIGHT_PYTHON_PYLANCE_VERSION
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test bench check format lock docs clean check-style check-types check-imports check-docs check-wheel
+.PHONY: help setup demo test bench bench-ag-ui check format lock docs clean check-style check-types check-imports check-docs check-wheel
 
 help: ## this list
 	@echo "usage: make TARGET"
@@ -49,6 +49,9 @@ test: $(STAMP) ## the whole test suite; ARGS="-k name" for part of it, ARGS="-n 
 
 bench: $(STAMP) ## the benchmarks that the docs quote
 	@$(PY) -m benchmarks $(ARGS)
+
+bench-ag-ui: $(STAMP) ## the mapping of ADK events beside ag-ui-adk's, which goes into a throwaway environment
+	@$(PY) -m benchmarks.ag_ui
 
 check: check-style check-types check-imports check-docs check-wheel ## every check that is not a test
 	@echo "all checks passed"

@@ -10,16 +10,13 @@ from typing import Final
 
 from benchmarks._rows import table
 
-_NAMES: Final = ("base", "adk")
+_NAMES: Final = ("base", "adk", "adk_history", "adk_mapping", "adk_growth")
 
 
 def _run(name: str) -> None:
     module = importlib.import_module(f"benchmarks.{name}")  # only now: it may need what is not installed
-    if hasattr(module, "rows"):
-        for line in table(module.rows()):
-            print(line, flush=True)
-    else:
-        module.main()
+    for line in table(module.rows()):
+        print(line, flush=True)
 
 
 def main(names: list[str]) -> int:

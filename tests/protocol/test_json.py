@@ -29,6 +29,7 @@ from agentsession.protocol import (
     Message,
     Text,
     UnknownPart,
+    _json,
     args_digest,
     check_json,
     dump_event,
@@ -270,6 +271,31 @@ def test_what_has_no_reading_is_refused_with_path_and_type(value: Any, path: str
 @given(json_values())
 def test_converting_json_changes_nothing(value: Any) -> None:
     assert to_json(value) == value
+
+
+_any_text = st.text(alphabet=st.characters(exclude_categories=()), max_size=4)
+
+
+@given(
+    st.recursive(
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats()
+        | _any_text
+        | st.builds(lambda: 10**4300)
+        | st.binary(max_size=2),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_any_text | st.integers(), inner, max_size=3),
+        max_leaves=8,
+    )
+)
+def test_plain_json_takes_a_short_way_to_what_the_long_ways_say(value: Any) -> None:
+    try:
+        plain = _json._plain(value, 0)
+    except _json._NotPlain:
+        return
+    assert plain == _json._check(value, "", 0) == _json._convert(value, "", 0, ())
+    assert dumps(plain)
 
 
 def test_one_value_in_two_places_is_no_loop() -> None:

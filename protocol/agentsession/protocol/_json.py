@@ -61,7 +61,48 @@ def check_json(value: Any) -> Any:
 
     The copy is on purpose: an executor that later changes the dictionary it handed in cannot change the record.
     """
-    return _check(value, "", 0)
+    try:
+        return _plain(value, 0)
+    except _NotPlain:
+        return _check(value, "", 0)
+
+
+class _NotPlain(Exception):
+    """The value is not plain JSON, or not allowed: the slow way says which, and where."""
+
+
+def _plain(value: Any, depth: int) -> Any:
+    """The copy of a value that is plain JSON already, which most are; it keeps no path, which costs more than the rest.
+
+    Anything else raises :class:`_NotPlain`. What this returns, ``_check`` and ``_convert`` would return too.
+    """
+    kind = type(value)
+    if kind is str:
+        return value if value.isascii() else repair_text(value)
+    if value is None or kind is bool:
+        return value
+    if kind is int:
+        if -_INT_BOUND < value < _INT_BOUND:
+            return value
+        raise _NotPlain
+    if kind is float:
+        if math.isfinite(value):
+            return value
+        raise _NotPlain
+    if depth >= _MAX_DEPTH:
+        raise _NotPlain
+    if kind is dict:
+        out: dict[str, Any] = {}
+        for key, item in value.items():
+            if type(key) is not str:
+                raise _NotPlain
+            out[key if key.isascii() else repair_text(key)] = _plain(item, depth + 1)
+        if len(out) != len(value):
+            raise _NotPlain  # two keys that read the same
+        return out
+    if kind is list:
+        return [_plain(item, depth + 1) for item in value]
+    raise _NotPlain
 
 
 def _check(value: Any, path: str, depth: int) -> Any:
@@ -118,7 +159,10 @@ def to_json(value: Any) -> Any:
     anything else                         refused
     ====================================  =======================================================
     """
-    return _convert(value, "", 0, ())
+    try:
+        return _plain(value, 0)
+    except _NotPlain:
+        return _convert(value, "", 0, ())
 
 
 def _convert(value: Any, path: str, depth: int, seen: tuple[int, ...]) -> Any:

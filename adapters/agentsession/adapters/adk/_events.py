@@ -28,6 +28,8 @@ _INTERNAL_METADATA = ("__adk_internal_", "agentsession_")
 
 def code_of(value: object) -> str | None:
     """An error code or finish reason as text; ADK puts enum members into a field for text."""
+    if value is None:
+        return None
     if isinstance(value, enum.Enum):
         value = value.value
     return repair_text(str(value)) if value else None
