@@ -19,6 +19,7 @@ from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
 from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.sessions.base_session_service import BaseSessionService, GetSessionConfig
+from google.adk.sessions.database_session_service import DatabaseSessionService
 from google.adk.sessions.in_memory_session_service import InMemorySessionService
 from google.adk.sessions.session import Session
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
@@ -355,6 +356,19 @@ async def test_a_host_tool_waits_and_is_answered_in_a_long_session(parked: bool,
     await service.close()
 
 
+async def test_the_window_goes_with_the_database_service_too(tmp_path: Path) -> None:
+    """It marks each session with its revision, and refuses to append to one that is stale."""
+    service = DatabaseSessionService(f"sqlite+aiosqlite:///{tmp_path / 'sessions.db'}")
+    root = agent(call("ask_host", {"q": 1}, id="c1"), say("done"), say("done again"))
+    async with driven(root, tools=[host_tool("ask_host")], session_service=service) as desk:
+        await put(desk, small_talk(LONG))
+        assert (await desk.turn("go")).texts == ["done"]
+        assert (await desk.turn("and")).texts == ["done again"]
+        assert len(await recent(desk)) <= 2 * AUTO_WINDOW
+    assert len(history(root.model)) == LONG + 5
+    await service.close()
+
+
 async def test_a_call_that_was_left_open_far_back_is_sealed_before_the_next_turn() -> None:
     root = _with()
     async with driven(root) as desk:
@@ -410,3 +424,47 @@ def test_a_window_that_is_no_number_of_events_is_refused(window: Any) -> None:
     with pytest.raises(ConfigurationError) as raised:
         AdkExecutor(_with(), history_window=window)
     assert raised.value.id == "history-window"
+
+
+async def test_a_session_is_opened_loaded_and_used_by_its_id_without_listing_others() -> None:
+    """R118: a user with many sessions waits no longer for a new one."""
+
+    class Unlisted(InMemorySessionService):
+        async def list_sessions(self, **where: Any) -> Any:
+            raise AssertionError(f"listed {where}")
+
+    class UnlistedRecords(MemoryRecordStore):
+        async def list(self, *where: Any, **more: Any) -> Any:
+            raise AssertionError(f"listed {where} {more}")
+
+    service = Unlisted()  # type: ignore[no-untyped-call,unused-ignore]
+    async with AdkExecutor(_with(), session_service=service, store=UnlistedRecords()) as executor:
+        session = await executor.open()
+        assert (await Driven(executor, session).turn("one")).texts == ["ok"]
+        await session.aclose()
+        again = await executor.load(session.session_id)
+        assert (await Driven(executor, again).turn("two")).texts == ["ok"]
+        await again.aclose()
+
+
+async def test_the_last_events_of_a_long_record_are_read_without_reading_the_others() -> None:
+    """R116: the record is read once, by the load; a tail of it is found by its number."""
+    reads: list[Any] = []
+
+    class Counting(MemoryRecordStore):
+        async def read(self, *where: Any, **more: Any) -> Any:
+            reads.append((where, more))
+            return await super().read(*where, **more)
+
+    async with AdkExecutor(_with(), store=Counting()) as executor:
+        session = await executor.open()
+        desk = Driven(executor, session)
+        for number in range(20):
+            await desk.turn(f"turn {number}")
+        await session.aclose()
+        again = await executor.load(session.session_id)
+        reads.clear()
+        wanted = again.record[-5:]
+        assert [event.id async for event in again.events(after=again.record[-6].seq)] == [item.id for item in wanted]
+        assert reads == []
+        await again.aclose()
