@@ -747,6 +747,27 @@ async def test_a_slow_hook_of_one_branch_does_not_end_the_stream_while_the_other
         assert sorted(texts(driver.session.record)) == ["one", "two"]
 
 
+@pytest.mark.parametrize("point", ["before_agent", "before_tool", "on_event"])
+async def test_a_hook_that_is_slower_than_an_agent_may_be_silent_keeps_the_stream_open(
+    point: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentsession.adapters.adk._spans._SUSPENDED_S", 0.01)
+
+    async def slow(payload: Any) -> None:
+        if payload.agent_id == "two":
+            await anyio.sleep(0.3)
+
+    box = Box()
+    one = agent(call("look", id="c1"), say("one"), name="one")
+    two = agent(call("write", {"path": "a"}, id="c2"), say("two"), name="two", tools=[box.write])
+    root = ParallelAgent(name="root", sub_agents=[one, two])
+    without = {"host_tool_execution": False}
+    async with driven(root, tools=[host_tool("look")], execution=without, hooks=Desk(**{point: slow})) as driver:
+        first = await driver.stream("go")
+        assert (first.reason, first.texts, len(box.ran)) == ("input_required", ["two"], 1)
+        assert (await driver.stream(result(driver.pending("look"), 1))).reason == "completed"
+
+
 async def test_a_session_without_hooks_has_nothing_that_could_fire_them(monkeypatch: pytest.MonkeyPatch) -> None:
     from agentsession.adapters.adk import _live
 

@@ -97,7 +97,8 @@ class RunHooks:
         asking = asyncio.ensure_future(self._hooks.fire(point, payload))
         self._asking.add(asking)
         try:
-            hooked = await asking
+            with self._live.spans.at_work():
+                hooked = await asking
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if self._live.ctx.aborting or self._live.ctx.is_settled or (task is not None and task.cancelling()):

@@ -21,6 +21,7 @@ Three precautions, each from a case that was seen:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -87,6 +88,7 @@ class SpanTree:
         self._loop = asyncio.get_running_loop()
         self._telling: asyncio.Task[None] | None = None
         self._events = 0
+        self._at_work = 0
         self._watch: asyncio.TimerHandle | None = None
 
     def open(self, kind: str, key: object, thread_id: str | None = None, *, inherit: bool = True) -> Span:
@@ -154,6 +156,16 @@ class SpanTree:
         elif self._watch is None and self._left_alone(_SILENT_TIMES):
             self._watch = self._loop.call_later(_SUSPENDED_S, self._look, self._generation, self._events, 1)
 
+    @contextlib.contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Something that has no span is at work, such as a hook of the host's: until it is done all is not quiet."""
+        self._at_work += 1
+        try:
+            yield
+        finally:
+            self._at_work -= 1
+            self.changed()
+
     def stirred(self) -> None:
         """An event came: an agent is at work."""
         self._events += 1
@@ -172,7 +184,7 @@ class SpanTree:
 
     def _left_alone(self, times: int) -> bool:
         """Whether something waits, and all else that is open are agents that do nothing."""
-        if self._loop.time() < self._held_until:
+        if self._at_work or self._loop.time() < self._held_until:
             return False
         leaves = [leaf for leaf in self._walk(self.root) if not leaf.children]
         others = [leaf for leaf in leaves if not leaf.waits]
@@ -194,7 +206,7 @@ class SpanTree:
             self._on_quiet()
 
     def _is_quiet(self) -> bool:
-        if self._loop.time() < self._held_until:
+        if self._at_work or self._loop.time() < self._held_until:
             return False
         return all(leaf.waits for leaf in self._walk(self.root) if not leaf.children)
 
