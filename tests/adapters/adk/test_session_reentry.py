@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from google.adk.agents import LlmAgent
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
@@ -18,9 +19,11 @@ from tests.adapters.adk.driving import Driven, agent, assert_valid_history, hist
 from agentsession.adapters.adk import AdkExecutor, call, calls, map_events, say
 from agentsession.protocol import (
     ElicitationRequest,
+    Event,
     ExecutionOptions,
     MemoryRecordStore,
     OpenOptions,
+    RecordKey,
     accept,
     decline,
     deny,
@@ -61,6 +64,11 @@ class Ran(list[Any]):
         """Write."""
         self.append(text)
         return f"wrote {text}"
+
+    def delete(self, text: str) -> str:
+        """Delete."""
+        self.append(f"deleted {text}")
+        return "gone"
 
     def ask(self, tool_context: ToolContext) -> Any:
         """Ask from inside."""
@@ -258,3 +266,67 @@ async def test_a_tool_that_is_gone_after_the_restart_ends_the_turn_and_not_the_s
         assert (await desk.stream(grant(desk.pending("write")))).reason == "failed"
         assert (await desk.stream("and now?")).texts == ["next"]
     assert ran == []
+
+
+# -- first the record, then the tool ----------------------------------------------------------------------------------
+
+
+class Held(MemoryRecordStore):
+    """From ``hold`` on, nothing is stored until it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = anyio.Event()
+        self.gate.set()
+        self.asked = anyio.Event()
+
+    def hold(self) -> None:
+        self.gate, self.asked = anyio.Event(), anyio.Event()
+
+    async def append(self, key: RecordKey, events: Sequence[Event], *, reserved_seq: int) -> None:
+        self.asked.set()
+        await self.gate.wait()
+        await super().append(key, events, reserved_seq=reserved_seq)
+
+
+@pytest.mark.rule("PER-02", "PER-04", "HITL-03")
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("name", ["write", "delete", "ask"])
+async def test_no_tool_runs_before_what_lets_it_run_is_stored(name: str, restarted: bool, tmp_path: Path) -> None:
+    # Else it would be let run once more after a kill, for the record says that it waits.
+    store, service, ran = Held(), SqliteSessionService(str(tmp_path / "adk.db")), Ran()
+    tools = [ran.write, FunctionTool(ran.delete, require_confirmation=True), ran.ask]
+    args = {} if name == "ask" else {"text": "x"}
+
+    def answers(desk: Driven) -> Any:
+        (item,) = desk.session.pending
+        return accept(item.request_id) if isinstance(item, ElicitationRequest) else grant(item.request_id)
+
+    early: list[Any] = []
+
+    async def answered_while_held(desk: Driven) -> None:
+        before = list(ran)
+        store.hold()
+        async with anyio.create_task_group() as group:
+            group.start_soon(desk.stream, answers(desk))
+            await store.asked.wait()
+            for _ in range(200):
+                await anyio.lowlevel.checkpoint()
+            early.extend(ran[len(before) :])
+            store.gate.set()
+
+    async with AsyncExitStack() as stack:
+        first = agent(call(name, args, id="c1"), say("done"), tools=tools)
+        executor = await stack.enter_async_context(AdkExecutor(first, session_service=service, store=store))
+        desk = Driven(executor, await executor.open(OPTIONS))
+        await desk.stream("go")
+        if restarted:
+            await stack.aclose()
+            root = agent(say("done"), tools=tools)
+            executor = await stack.enter_async_context(AdkExecutor(root, session_service=service, store=store))
+            desk = Driven(executor, await executor.load("s1", OPTIONS))
+        while desk.session.pending:
+            await answered_while_held(desk)
+        verify(desk.session)
+    assert early == []
+    assert ran in (["x"], ["deleted x"], ["asked", (True, "Really?", {"copies": 1})])

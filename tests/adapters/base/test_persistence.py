@@ -177,6 +177,7 @@ async def test_a_slow_store_holds_the_producer() -> None:
             await super().append(key, events, reserved_seq=reserved_seq)
 
     async def work(ctx: RunContext) -> None:
+        store.slow = True
         for number in range(200):
             await ctx.say(str(number))
 
@@ -184,7 +185,6 @@ async def test_a_slow_store_holds_the_producer() -> None:
     with anyio.fail_after(5):
         async with Puppet(work, store=store, window=8) as executor:
             session = await executor.open()
-            store.slow = True
             stream = session.stream("go")
             for _ in range(300):
                 await anyio.lowlevel.checkpoint()
@@ -758,6 +758,45 @@ class GatedStore(MemoryRecordStore):
     async def unlock(self, key: RecordKey, owner: str) -> None:
         self.calls.append("unlock")
         await super().unlock(key, owner)
+
+
+@pytest.mark.rule("PER-02", "PER-04")
+async def test_nothing_is_done_for_a_message_or_an_answer_before_it_is_stored() -> None:
+    store, done = GatedStore(), list[str]()
+
+    async def work(ctx: RunContext) -> None:
+        done.append("began")
+        await ctx.request(tool("write", "grant"))
+        done.append("ran")
+        await ctx.emit(ToolResponse(request_id="write", name="write"))
+
+    async def held(*given: Any) -> None:
+        store.gate, store.held = anyio.Event(), anyio.Event()
+        stream = session.stream(*given)
+        read_on = anyio.Event()
+
+        async def enter() -> None:
+            async with stream:
+                read_on.set()
+                [event async for event in stream]
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(enter)
+            await store.held.wait()
+            for _ in range(50):
+                await anyio.lowlevel.checkpoint()
+            before.append((list(done), read_on.is_set()))
+            store.gate.set()
+
+    before: list[tuple[list[str], bool]] = []
+    with anyio.fail_after(10):
+        async with Puppet(work, store=store) as executor:
+            session = await executor.open()
+            await held("go")
+            await held([grant("write")])
+    # The first stream has no receipts that could be read too early.
+    assert before == [([], True), (["began"], False)]
+    assert done == ["began", "ran"]
 
 
 @pytest.mark.rule("PER-02")

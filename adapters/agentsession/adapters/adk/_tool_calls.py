@@ -162,7 +162,7 @@ class ToolCalls:
             self._take_args(args, granted_args(ctx.record, request_id))
             if request.confirmation == "accept":
                 context.tool_confirmation = ToolConfirmation(confirmed=True)
-            self._let_run(request_id, args, context)
+            await self._let_run(request_id, args, context)
             return None
         if request_id in self._begun:
             return {"error": "blocked: this call was answered before"}
@@ -193,8 +193,6 @@ class ToolCalls:
             return {"error": "blocked: this call was answered before"}
         elif state.gates_tools and not state.confirms_itself(tool) and confirmed is None:
             return {"error": "blocked: no grant for this call"}
-        if ctx.aborting:
-            raise asyncio.CancelledError
         self._begun.add(request_id)
         state.begun.add(request_id)
         if confirmed is not None:
@@ -209,12 +207,20 @@ class ToolCalls:
         elif self.unannounced.known(context) is None:
             # An answer that ADK found in its session was to a question of an earlier call, not to one about this.
             context.tool_confirmation = None
-        self._let_run(request_id, args, context)
+        await self._let_run(request_id, args, context)
         return None
 
-    def _let_run(self, request_id: str, args: dict[str, Any], context: ToolContext) -> None:
+    async def _let_run(self, request_id: str, args: dict[str, Any], context: ToolContext) -> None:
         if self.unannounced.known(context) is None:  # a node may be given what cannot be copied
             self._allowed[request_id] = copy.deepcopy(args)
+        await self._stored()
+
+    async def _stored(self) -> None:
+        """First the record, then the tool: one that ran before it is stored that it may would be let run once more."""
+        ctx = self._live.ctx
+        await ctx.stored()
+        if ctx.aborting or ctx.is_settled:
+            raise asyncio.CancelledError
 
     def _take_args(self, args: dict[str, Any], edited: dict[str, Any] | None) -> None:
         if edited is not None:
@@ -347,6 +353,7 @@ class ToolCalls:
                 return {"error": NO_CREDENTIAL}
             if not may_change_args(context):
                 self._take_args(args, copy.deepcopy(self._allowed.get(request_id)))
+            await self._stored()
             try:
                 again = await tool.run_async(args=args, tool_context=context)
             except asyncio.CancelledError as error:

@@ -257,6 +257,13 @@ class RunContext:
         """
         return self._turns.record_for(self._run, event, self.agent_id, self.thread_id)
 
+    async def stored(self) -> None:
+        """Wait until what has been recorded by now is stored: to be awaited before what must not happen twice.
+
+        A tool that runs before its grant is stored would be granted and run again, were the process killed meanwhile.
+        """
+        await self._session.stored()
+
     async def attached(self) -> None:
         """Wait until a stream is open; the events of work that goes on over a pause belong to the next stream."""
         await self._run.attached()
@@ -311,6 +318,7 @@ class RunContext:
         except BaseException:
             self._turns.abandon(self._run, reply)
             raise
+        await self.stored()
         return [answers[request_id] for request_id in ids]
 
     async def elicit(

@@ -313,6 +313,8 @@ class BaseExecutor:
         ctx = RunContext(session, run, working[-1] if working else self.descriptor.name)
         if not self.brackets_itself and run.message is not None:
             await ctx.emit(AgentStart(agent_id=self.descriptor.name))
+        # First what the run acts on, then its acts: a killed process must find the stream that it was in (PER-04).
+        await ctx.stored()
         made: Any = self.run(ctx)
         if inspect.isawaitable(made):
             result = await made

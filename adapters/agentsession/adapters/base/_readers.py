@@ -151,6 +151,7 @@ class LogStream(LogReader):
         turn_id: str,
         after: int,
         receipts: Sequence[Receipt],
+        answered: int,
         stream_ended: Callable[[str], bool],
     ) -> None:
         super().__init__(log, after=after, follow=True, stream_id=stream_id, stream_ended=stream_ended)
@@ -158,6 +159,15 @@ class LogStream(LogReader):
         self.turn_id = turn_id
         self.receipts: Sequence[Receipt] = tuple(receipts)
         self.end: StreamEnd | None = None
+        self._answered = answered
+        """The seq up to which the record holds what the receipts are for."""
+
+    async def __aenter__(self) -> Self:
+        """Enter the stream, when the answers it was given are stored: a receipt that is read here holds."""
+        await super().__aenter__()
+        while self._log.shown_seq < self._answered and not self._log.closed:
+            await self._log.changed()
+        return self
 
     def _saw_end(self, event: Event) -> None:
         if isinstance(event, StreamEnd):

@@ -231,6 +231,7 @@ class Recorder:
             turn_id=turn_id,
             after=after,
             receipts=receipts,
+            answered=self.seq if receipts else 0,
             stream_ended=self.has_shown_end,
         )
 
