@@ -176,12 +176,13 @@ async def test_a_slow_store_holds_the_producer() -> None:
                 await self.go.wait()
             await super().append(key, events, reserved_seq=reserved_seq)
 
+    store = Slow()
+
     async def work(ctx: RunContext) -> None:
         store.slow = True
         for number in range(200):
             await ctx.say(str(number))
 
-    store = Slow()
     with anyio.fail_after(5):
         async with Puppet(work, store=store, window=8) as executor:
             session = await executor.open()
