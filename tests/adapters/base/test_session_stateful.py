@@ -397,8 +397,9 @@ class Drive(RuleBasedStateMachine):
 
     @rule()
     def steer(self) -> None:
+        state = self.session.state  # before: the receipt waits for the store, and the turn may end meanwhile
         receipt = self.run(self.session.steer("mind"))
-        assert receipt.ok == (self.session.state in ("running", "input_required"))
+        assert receipt.ok == (state in ("running", "input_required"))
         if receipt.request_id is not None:
             assert receipt.request_id not in self.steers
             self.steers.add(receipt.request_id)

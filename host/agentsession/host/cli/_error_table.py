@@ -314,6 +314,13 @@ _EXECUTORS: Final = (
         _USAGE,
     ),
     ErrorEntry(
+        "history-window",
+        "The window of recent events that ADK is handed is too small.",
+        "A turn needs the events of the turns just before it at hand.",
+        "Give more events, or None for the whole history.",
+        _USAGE,
+    ),
+    ErrorEntry(
         "tree-changed",
         "A session that waits was loaded with agents that cannot go on with it.",
         "ADK finds its place by the names of the agents: in a tree of another shape it would leave agents out.",
