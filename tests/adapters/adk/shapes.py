@@ -145,4 +145,5 @@ async def at_baseline(before: set[asyncio.Task[Any]]) -> set[asyncio.Task[Any]]:
         if not asyncio.all_tasks() - before:
             break
         await anyio.lowlevel.checkpoint()
+    await anyio.lowlevel.checkpoint()  # what hears that a task has ended holds it until it has heard
     return asyncio.all_tasks() - before

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import anyio
 import pytest
@@ -100,3 +104,35 @@ async def test_after_a_failure_nothing_is_told_for_a_moment() -> None:
     with anyio.fail_after(10):
         while not watch.told:
             await anyio.lowlevel.checkpoint()
+
+
+async def fails(tree: SpanTree) -> None:
+    tree.open("tool", "t")
+    tree.failed()
+
+
+async def fails_afterwards(tree: SpanTree) -> None:
+    tree.end()
+    await fails(tree)
+
+
+async def is_left(tree: SpanTree) -> None:
+    tree.open("agent", "left")
+    await anyio.sleep_forever()
+
+
+@pytest.mark.parametrize("does", [fails, fails_afterwards, is_left])
+async def test_no_timer_holds_a_tree_that_has_ended(does: Callable[[SpanTree], Coroutine[Any, Any, None]]) -> None:
+    """With it the run and its whole session would stay in memory."""
+    watch = Watch()
+    tree = weakref.ref(watch.tree)
+    async with anyio.create_task_group() as group:
+        group.start_soon(does, watch.tree)
+        await anyio.lowlevel.checkpoint()
+        watch.tree.wait(waiting())
+        watch.tree.end()
+        group.cancel_scope.cancel()
+    assert await watch.turns() == 0
+    del watch
+    gc.collect()
+    assert tree() is None

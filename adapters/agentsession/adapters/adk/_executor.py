@@ -336,6 +336,8 @@ class AdkExecutor(AdkSessions):
             if live.stopped is None:
                 raise
             _logger.info("session %s: ADK's run was stopped, and raised %s", ctx.session_id, type(error).__name__)
+        finally:
+            live.spans.end()
         if ctx.aborting:
             return None
         if live.stopped is not None:

@@ -84,11 +84,13 @@ class SpanTree:
         self.root = Span("run", None, None, None)
         self._on_quiet = on_quiet
         self._generation = 0
-        self._held_until = 0.0
+        self._has_ended = False
         self._loop = asyncio.get_running_loop()
         self._telling: asyncio.Task[None] | None = None
         self._events = 0
         self._at_work = 0
+        self._hold: asyncio.TimerHandle | None = None
+        """Set while nothing is decided, because something failed."""
         self._watch: asyncio.TimerHandle | None = None
 
     def open(self, kind: str, key: object, thread_id: str | None = None, *, inherit: bool = True) -> Span:
@@ -145,11 +147,25 @@ class SpanTree:
 
     def failed(self) -> None:
         """Something raised: do not decide for a moment."""
-        self._held_until = self._loop.time() + _AFTER_FAILURE_S
-        self._loop.call_later(_AFTER_FAILURE_S, self.changed)
+        if self._has_ended:
+            return
+        if self._hold is not None:
+            self._hold.cancel()
+        self._hold = self._loop.call_later(_AFTER_FAILURE_S, self._held)
+
+    def end(self) -> None:
+        """The run is over: nothing is told any more, and no timer keeps it in memory."""
+        self._has_ended = True
+        self._generation += 1
+        for timer in (self._hold, self._watch):
+            if timer is not None:
+                timer.cancel()
+        self._hold = self._watch = None
 
     def changed(self) -> None:
         """Something was opened, closed or answered: look again whether all is quiet."""
+        if self._has_ended:
+            return
         self._generation += 1
         if self._is_quiet():
             self._loop.call_soon(self._settle, self._generation, _TURNS)
@@ -170,6 +186,11 @@ class SpanTree:
         """An event came: an agent is at work."""
         self._events += 1
 
+    def _held(self) -> None:
+        """The moment after a failure is over."""
+        self._hold = None
+        self.changed()
+
     def _look(self, generation: int, events: int, times: int) -> None:
         """Some time is over: whether nothing moved in it."""
         self._watch = None
@@ -184,7 +205,7 @@ class SpanTree:
 
     def _left_alone(self, times: int) -> bool:
         """Whether something waits, and all else that is open are agents that do nothing."""
-        if self._at_work or self._loop.time() < self._held_until:
+        if self._at_work or self._hold is not None:
             return False
         leaves = [leaf for leaf in self._walk(self.root) if not leaf.children]
         others = [leaf for leaf in leaves if not leaf.waits]
@@ -206,7 +227,7 @@ class SpanTree:
             self._on_quiet()
 
     def _is_quiet(self) -> bool:
-        if self._at_work or self._loop.time() < self._held_until:
+        if self._at_work or self._hold is not None:
             return False
         return all(leaf.waits for leaf in self._walk(self.root) if not leaf.children)
 
