@@ -1,7 +1,7 @@
 """A person's credential for a tool: into the state where the tool finds it, and out of what ADK stores.
 
-Not for: asking (``_tool_calls.py``, or ADK itself), the forms of an answer (``_credential_answers.py``), or what a tool
-keeps for later (``_vault.py``). Rules carried: SEC-01. May import: those beside it, google.adk, google.genai types.
+Not for: asking (``_tool_questions.py``, or ADK itself), the forms of an answer (``_credential_answers.py``), or what a
+tool keeps for later (``_vault.py``). Rules carried: SEC-01. May import: those beside it, google.adk, google.genai.
 
 ADK stores the answer to a credential request in its session, in plain text. So ADK is given a message without the
 secret, and the secret is put into the copy of the session that the run works on, before the agent looks for it.

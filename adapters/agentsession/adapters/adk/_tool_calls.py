@@ -16,14 +16,11 @@ import copy
 import logging
 from typing import TYPE_CHECKING, Any
 
-from google.adk.auth.auth_tool import AuthConfig
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_confirmation import ToolConfirmation
 from google.adk.tools.tool_context import ToolContext
 
 from agentsession.adapters.adk._callbacks import may_change_args, may_change_result
-from agentsession.adapters.adk._credentials import store_credential
-from agentsession.adapters.adk._elicit import hint_for_person, question_of
 from agentsession.adapters.adk._hooked_calls import args_of_hook
 from agentsession.adapters.adk._host_tools import HostTool, InlineInput
 from agentsession.adapters.adk._long_running import PENDING, is_first_word, outcome, waits_inside
@@ -31,18 +28,16 @@ from agentsession.adapters.adk._mcp_results import without_exception
 from agentsession.adapters.adk._replies import (
     DECLINED,
     NO_CREDENTIAL,
-    function_response,
     granted_args,
     tool_result,
 )
 from agentsession.adapters.adk._requests import is_failure, result_body
 from agentsession.adapters.adk._session_state import STEERING_NAMES, is_agent_tool, steers_adk
+from agentsession.adapters.adk._tool_questions import ToolQuestions
 from agentsession.adapters.adk._unannounced import Unannounced
 from agentsession.adapters.adk._values import lossy_json
 from agentsession.protocol import (
     Answer,
-    ElicitationAnswer,
-    ElicitationRequest,
     Error,
     RunEnded,
     ToolGrant,
@@ -63,6 +58,7 @@ class ToolCalls:
 
     def __init__(self, live: LiveRun) -> None:
         self._live = live
+        self._questions = ToolQuestions(live)
         self._begun: set[str] = set()
         """Requests whose tool has been let run, or whose call was answered in its place."""
         self.unannounced = Unannounced(live)
@@ -104,7 +100,7 @@ class ToolCalls:
         if not isinstance(args, dict):
             return {"error": f"the arguments of {tool.name} must be an object, not {type(args).__name__}"}
         if isinstance(tool, InlineInput):
-            return await self._input(context)
+            return await self._questions.input(context)
         if steers_adk(tool):
             return _wrong_transfer(tool, args)
         if tool.name in STEERING_NAMES:
@@ -121,16 +117,6 @@ class ToolCalls:
         """Whether the call is of the session's own agents, not of a child that an AgentTool runs."""
         return context.session.id == self._live.state.adk_session_id
 
-    async def _input(self, context: ToolContext) -> dict[str, Any] | None:
-        """The person's answer to an agent's own question, which the call's event has put."""
-        call = self._live.state.translator.book.known(context.function_call_id or "")
-        if call is None or call.kind != "clarification":
-            return {"error": "blocked: nobody was asked"}
-        answer = await self._live.wait(call.request_id)
-        if answer is None:
-            return {"error": "cancel"}
-        return function_response(call, answer).response
-
     async def _confirm_agent(self, tool: BaseTool, args: dict[str, Any], context: ToolContext) -> dict[str, Any] | None:
         """An agent as a tool needs no grant; a subclass of ADK's may want a yes before its agent works."""
         state, request_id = self._live.state, self._known_request(context) or ""
@@ -138,11 +124,9 @@ class ToolCalls:
         if confirmed is None and await tool.check_require_confirmation(args, context):
             if not self._live.ctx.is_open_request(request_id):
                 return {"error": "blocked: nobody was asked about this call"}
-            answer = await self._confirm(tool, request_id, None)
-            if answer.action != "accept":
-                state.declined(request_id)
+            confirmed = await self._questions.confirmation(tool, request_id)
+            if confirmed is None:
                 return {"error": DECLINED}
-            confirmed = ToolConfirmation(confirmed=True, payload=_payload(answer))
         context.tool_confirmation = confirmed  # ADK looks too, and would ask again
         return None
 
@@ -199,11 +183,9 @@ class ToolCalls:
             context.tool_confirmation = confirmed
         elif await tool.check_require_confirmation(args, context) or (needs != "grant" and state.gates_tools):
             # The last: it declares that it always asks, so nobody was asked for a grant, whatever it says now.
-            answer = await self._confirm(tool, request_id, None)
-            if answer.action != "accept":
-                state.declined(request_id)
+            context.tool_confirmation = await self._questions.confirmation(tool, request_id)
+            if context.tool_confirmation is None:
                 return {"error": DECLINED}
-            context.tool_confirmation = ToolConfirmation(confirmed=True, payload=_payload(answer))
         elif self.unannounced.known(context) is None:
             # An answer that ADK found in its session was to a question of an earlier call, not to one about this.
             context.tool_confirmation = None
@@ -325,32 +307,16 @@ class ToolCalls:
         Only a credential of an agent that can be resumed is asked by ADK itself, because that survives the process; and
         only the first time, because ADK does not hear a tool that finds what it was given of no use and asks again.
         """
-        actions, call_id = context.actions, context.function_call_id or ""
         changed: dict[str, Any] | None = None
         request_id = self._known_request(context)
         inline = not self._is_of_session(context) or not self._live.state.is_resumable
         inline = inline or request_id in self._entered_again
         while True:
-            confirmation = actions.requested_tool_confirmations.pop(call_id, None)
-            config = actions.requested_auth_configs.pop(call_id, None) if inline else None
-            if confirmation is None and config is None:
+            told = await self._questions.from_inside(tool, request_id, context, inline=inline)
+            if not isinstance(told, bool):
+                return told
+            if request_id is None or not told:
                 return changed
-            actions.skip_summarization = None  # ADK sets it where it means to end the run
-            if request_id is None or not self._live.ctx.is_open_request(request_id):
-                return {"error": DECLINED}
-            if confirmation is not None:
-                answer = await self._confirm(tool, request_id, confirmation)
-                if answer.action != "accept":
-                    self._live.state.declined(request_id)
-                    return {"error": DECLINED}
-                payload = _payload(answer)
-                context.tool_confirmation = ToolConfirmation(
-                    hint=confirmation.hint or "",
-                    confirmed=True,
-                    payload=payload if payload is not None else confirmation.payload,
-                )
-            elif config is not None and not await self._authorise(tool, request_id, config, context):
-                return {"error": NO_CREDENTIAL}
             if not may_change_args(context):
                 self._take_args(args, copy.deepcopy(self._allowed.get(request_id)))
             await self._stored()
@@ -362,49 +328,6 @@ class ToolCalls:
             except Exception as error:  # noqa: BLE001  # as ADK's own call of the tool: the model reads of it
                 return self.error(tool, error)
             changed = again if isinstance(again, dict) else {"result": again}
-
-    async def _confirm(self, tool: BaseTool, request_id: str, asked: ToolConfirmation | None) -> ElicitationAnswer:
-        """Ask the person for the confirmation that a tool itself wants."""
-        payload, _ = lossy_json(asked.payload if asked is not None else None)
-        return await self._ask(
-            ElicitationRequest(
-                request_id=self._live.state.new_request_id(self._live.ctx.new_id, "q"),
-                kind="tool_confirmation",
-                message=hint_for_person(asked.hint if asked is not None else None, tool.name),
-                tool_request_id=request_id,
-                thread_id=self._thread_of(request_id),
-                **({"context": payload} if payload is not None else {}),
-            )
-        )
-
-    async def _authorise(self, tool: BaseTool, request_id: str, config: AuthConfig, context: ToolContext) -> bool:
-        """Ask the person for the credential that a tool wants; whether there is one now."""
-        args = {"authConfig": config.model_dump(mode="json", by_alias=True, exclude_none=True)}
-        answer = await self._ask(
-            ElicitationRequest(
-                request_id=self._live.state.new_request_id(self._live.ctx.new_id, "q"),
-                kind="auth_required",
-                tool_request_id=request_id,
-                thread_id=self._thread_of(request_id),
-                **question_of("auth_required", args, tool.name),
-            )
-        )
-        if answer.action != "accept":
-            return False
-        return await store_credential(config, answer.content, context)
-
-    def _thread_of(self, request_id: str) -> str | None:
-        request = self._live.ctx.open_request(request_id)
-        return request.thread_id if request is not None else None
-
-    async def _ask(self, question: ElicitationRequest) -> ElicitationAnswer:
-        self._live.state.asked(question)
-        self._live.ctx.emit_nowait(question)
-        answer = await self._live.wait(question.request_id)
-        self._live.state.translator.resolve(question.request_id)
-        if isinstance(answer, ElicitationAnswer):
-            return answer
-        return ElicitationAnswer(request_id=question.request_id, action="cancel")
 
     # -- failures and results -----------------------------------------------------------------------------------------
 
@@ -465,7 +388,3 @@ def _wrong_transfer(tool: BaseTool, args: dict[str, Any]) -> dict[str, Any] | No
     if not isinstance(names, list) or args.get("agent_name") in names:
         return None
     return {"error": f"there is no agent of this name to hand over to; there are: {', '.join(map(str, names))}"}
-
-
-def _payload(answer: ElicitationAnswer) -> Any:
-    return answer.content.get("payload") if isinstance(answer.content, dict) else None
