@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Any, Final
 
 import anyio
+import pytest
 from google.adk.agents import LlmAgent
 from google.adk.agents.base_agent import BaseAgent
 from google.adk.agents.invocation_context import InvocationContext
@@ -27,7 +28,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     from google.adk.agents import LoopAgent, ParallelAgent, SequentialAgent
 
-__all__ = ["SHAPES", "Clock", "Gate", "Planted", "at_baseline", "pipeline", "plant", "read_while"]
+__all__ = ["SHAPES", "Clock", "Gate", "LoopTime", "Planted", "at_baseline", "pipeline", "plant", "read_while"]
 
 SHAPES: Final = ("plain", "sequential", "loop", "parallel", "handoff", "child", "grandchild", "workflow", "custom")
 
@@ -120,6 +121,27 @@ class Clock:
 
     async def pass_ms(self, ms: int) -> None:
         self.ms += ms
+
+
+class LoopTime:
+    """The time of the running loop, which also goes on when it is told to: timers that are due by then fire at once."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._ahead_s = 0.0
+        loop = asyncio.get_running_loop()
+        real = loop.time
+        monkeypatch.setattr(loop, "time", lambda: real() + self._ahead_s)
+
+    async def goes_on(self, seconds: float) -> None:
+        await self._turns()
+        self._ahead_s += seconds
+        await self._turns()
+
+    @staticmethod
+    async def _turns() -> None:
+        """What can happen in no time happens."""
+        for _ in range(20):
+            await anyio.lowlevel.checkpoint()
 
 
 async def read_while(desk: Driven, message: Any, does: Callable[[], Awaitable[None]]) -> list[Event]:

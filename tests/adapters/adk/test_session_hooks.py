@@ -23,6 +23,7 @@ from tests.adapters.adk.driving import (
     verify,
 )
 from tests.adapters.adk.hooking import Desk, said
+from tests.adapters.adk.shapes import LoopTime
 
 from agentsession.adapters.adk import AdkExecutor, ScriptedLlm, call, calls, raw, say, stream
 from agentsession.protocol import (
@@ -751,11 +752,12 @@ async def test_a_slow_hook_of_one_branch_does_not_end_the_stream_while_the_other
 async def test_a_hook_that_is_slower_than_an_agent_may_be_silent_keeps_the_stream_open(
     point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentsession.adapters.adk._spans._SUSPENDED_S", 0.01)
+    time, waits = LoopTime(monkeypatch), anyio.Event()
 
     async def slow(payload: Any) -> None:
         if payload.agent_id == "two":
-            await anyio.sleep(0.3)
+            await waits.wait()
+            await time.goes_on(3)
 
     box = Box()
     one = agent(call("look", id="c1"), say("one"), name="one")
@@ -763,8 +765,15 @@ async def test_a_hook_that_is_slower_than_an_agent_may_be_silent_keeps_the_strea
     root = ParallelAgent(name="root", sub_agents=[one, two])
     without = {"host_tool_execution": False}
     async with driven(root, tools=[host_tool("look")], execution=without, hooks=Desk(**{point: slow})) as driver:
-        first = await driver.stream("go")
-        assert (first.reason, first.texts, len(box.ran)) == ("input_required", ["two"], 1)
+        events: list[Any] = []
+        with anyio.fail_after(60):
+            async with driver.session.stream("go") as stream:
+                async for event in stream:
+                    events.append(event)
+                    if driver.session.pending:
+                        waits.set()
+        assert stream.end is not None
+        assert (stream.end.reason, texts(events), len(box.ran)) == ("input_required", ["two"], 1)
         assert (await driver.stream(result(driver.pending("look"), 1))).reason == "completed"
 
 

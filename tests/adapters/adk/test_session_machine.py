@@ -102,13 +102,19 @@ class Drive(RuleBasedStateMachine):
         async def turns() -> None:
             still, last = 0, -1
             while still < TURNS and self.session.state != "closed":
+                if self.session.state == "running":  # SQLite answers from a thread: turns of the loop are not enough
+                    await self.stream_end()
                 await asyncio.sleep(0)
-                moved = self.session.recorder.seq != last or self.session.state == "running"
-                still, last = (0 if moved else still + 1), self.session.recorder.seq
-                if self.session.state == "running":
-                    await asyncio.sleep(0.001)  # SQLite answers from a thread
+                still, last = (0 if self.session.recorder.seq != last else still + 1), self.session.recorder.seq
 
         self.run(turns())
+
+    async def stream_end(self) -> None:
+        """Wait until the open stream has ended."""
+        async with self.session.events(self.session.last_seq, follow=True) as reader:
+            async for _ in reader:
+                if self.session.state != "running":
+                    return
 
     def root(self) -> LlmAgent:
         def write(text: str) -> str:

@@ -176,20 +176,33 @@ async def test_two_limits_that_come_at_once_give_one_reason_and_one_error() -> N
 
 
 @pytest.mark.rule("CTL-04", "CTL-08")
-async def test_an_abort_that_comes_before_the_limit_is_the_reason() -> None:
-    async def slow_to_leave(ctx: RunContext) -> None:
-        ctx.on_abort(lambda: 1.0)
-        try:
-            await anyio.sleep(0.05)
-        finally:
-            assert ctx.aborting
+async def test_an_abort_that_comes_before_the_limit_is_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, entered, came = Clock(), anyio.Event(), anyio.Event()
 
-    async with session_of(slow_to_leave) as session:
-        async with session.stream("go", at_most(0.03)) as stream:
+    def time_passes() -> float:
+        clock.ms += 60
+        return 4.0
+
+    async def leaves_when_the_limit_has_come(ctx: RunContext) -> None:
+        ctx.on_abort(time_passes)
+        entered.set()
+        await came.wait()
+        assert ctx.aborting
+
+    async with session_of(leaves_when_the_limit_has_come, now=clock) as session:
+        end = session.limits._end
+
+        async def noted(*args: Any) -> None:
+            came.set()
+            await end(*args)
+
+        monkeypatch.setattr(session.limits, "_end", noted)
+        async with session.stream("go", at_most(0.02)) as stream:
+            await entered.wait()
             await session.abort()
             async for _ in stream:
                 pass
-        assert stream.end.reason == "aborted"
+        assert (came.is_set(), stream.end.reason, only(session.record, Error)) == (True, "aborted", [])
 
 
 @pytest.mark.rule("CTL-08", "LIFE-13")
