@@ -101,6 +101,20 @@ _LOCKS = sa.Table(
     sa.Column("since", sa.String(32), nullable=False),
 )
 
+# The statements of every append are made once: to build them anew costs more than to run them.
+_FIND: Final = sa.select(_RECORDS).where(
+    _RECORDS.c.agent == sa.bindparam("agent"),
+    _RECORDS.c.user_id == sa.bindparam("user_id"),
+    _RECORDS.c.session_id == sa.bindparam("session_id"),
+)
+_FIND_TO_CHANGE: Final = _FIND.with_for_update()
+_ADD_EVENTS: Final = _EVENTS.insert()
+_RAISE_SEQS: Final = (
+    _RECORDS.update()
+    .where(_RECORDS.c.id == sa.bindparam("record"))
+    .values(last_seq=sa.bindparam("last"), reserved_seq=sa.bindparam("reserved"))
+)
+
 
 class SqlRecordStore:
     """A :class:`RecordStore` in a database that SQLAlchemy's synchronous ``engine`` reaches; works on asyncio and trio.
@@ -156,12 +170,9 @@ class SqlRecordStore:
                     )
                 last = event.seq
             if rows:
-                connection.execute(_EVENTS.insert(), [{"record": row.id, **item} for item in rows])
-            connection.execute(
-                _RECORDS.update()
-                .where(_RECORDS.c.id == row.id)
-                .values(last_seq=last, reserved_seq=max(row.reserved_seq, reserved_seq, last))
-            )
+                connection.execute(_ADD_EVENTS, [{"record": row.id, **item} for item in rows])
+            reserved = max(row.reserved_seq, reserved_seq, last)
+            connection.execute(_RAISE_SEQS, {"record": row.id, "last": last, "reserved": reserved})
 
         try:
             await self._write(work)
@@ -355,10 +366,8 @@ class SqlRecordStore:
             )
 
     def _row(self, connection: sa.Connection, key: RecordKey, *, lock: bool = False) -> Any:
-        query = sa.select(_RECORDS).where(
-            _RECORDS.c.agent == key.agent, _RECORDS.c.user_id == key.user_id, _RECORDS.c.session_id == key.session_id
-        )
-        row = connection.execute(query.with_for_update() if lock else query).one_or_none()
+        named = {"agent": key.agent, "user_id": key.user_id, "session_id": key.session_id}
+        row = connection.execute(_FIND_TO_CHANGE if lock else _FIND, named).one_or_none()
         if row is None:
             raise SessionNotFound(
                 f"no session {key.session_id} of user {key.user_id} with agent {key.agent}", fix="list the sessions"

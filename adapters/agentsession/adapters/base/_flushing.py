@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Final
 
 import anyio
+import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from agentsession.adapters.base._log import EventLog
@@ -26,6 +27,11 @@ _logger = logging.getLogger("agentsession.adapters")
 
 _BLOCK: Final = 4096
 """How many seqs are reserved at a time: one write without events per block of deltas, a gap of a block per load."""
+
+_LAST_WORDS: Final = ("message", "tool_request", "elicitation_request")
+_LINGER: Final = 16
+"""How many turns of the event loop an agent's message or request is held back: its stream mostly ends within a dozen,
+and both are then one transaction. Nobody sees either before it is stored: only the number of transactions changes."""
 
 
 class Flusher:
@@ -78,6 +84,7 @@ class Flusher:
             # Shielded: a cancelled executor still stores what it has appended; each append is bounded by the store.
             with anyio.CancelScope(shield=True):
                 while self._queue or log.visible < len(log.events):
+                    await self._linger()
                     batch, self._queue = self._queue, []
                     last = log.events[-1]
                     reserved = self._reserved
@@ -105,6 +112,14 @@ class Flusher:
             written, self._written = self._written, None
             if written is not None:
                 written.set()
+
+    async def _linger(self) -> None:
+        """Wait for the end of the stream, which the agent's last words bring on."""
+        for _ in range(_LINGER):
+            last = self._queue[-1] if self._queue else None
+            if last is None or last.type not in _LAST_WORDS or last.source != "agent":
+                return
+            await anyio.lowlevel.checkpoint()
 
     def _count_through(self, last: Event) -> int:
         events = self._log.events
