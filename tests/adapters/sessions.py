@@ -64,12 +64,16 @@ class Puppet(BaseExecutor):
             name="puppet", executor="puppet", capabilities=capabilities, own_tools=list(own_tools)
         )
         self.closed: list[str] = []
+        self.deleted: list[str] = []
 
     async def run(self, ctx: RunContext) -> RunResult | None:
         return await self.work(ctx)
 
     async def on_close(self, session: BaseSession) -> None:
         self.closed.append(session.session_id)
+
+    async def on_delete(self, key: RecordKey) -> None:
+        self.deleted.append(key.session_id)
 
 
 @asynccontextmanager

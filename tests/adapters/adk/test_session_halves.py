@@ -104,18 +104,6 @@ async def test_a_deletion_that_was_cut_off_between_the_two_is_finished_by_the_ne
         assert await executor.list() == []
 
 
-async def test_an_open_that_fails_leaves_neither_half(service: BaseSessionService) -> None:
-    class Failing(AdkExecutor):
-        async def on_open(self, session: BaseSession) -> None:
-            await super().on_open(session)
-            raise OSError("no")
-
-    async with Failing(agent(), session_service=service, store=MemoryRecordStore()) as executor:
-        with pytest.raises(OSError, match="no"):
-            await executor.open(OPENED)
-        assert await executor.list() == []
-
-
 async def test_a_session_that_is_open_is_not_deleted(service: BaseSessionService) -> None:
     async with AdkExecutor(agent(say("a1")), session_service=service, store=MemoryRecordStore()) as executor:
         desk = Driven(executor, await executor.open(OPENED))

@@ -86,6 +86,23 @@ async def test_a_load_that_is_blocked_gives_the_record_back() -> None:
         await executor.load("s")
 
 
+@pytest.mark.parametrize(("how", "removed"), [("open", ["new"]), ("fork", ["new"]), ("load", [])])
+async def test_what_the_agent_behind_made_for_a_session_goes_with_a_start_that_is_blocked(
+    how: str, removed: list[str]
+) -> None:
+    blocks, new = Desk(session_start=block()), OpenOptions(session_id="new")
+    async with executor_of(store=MemoryRecordStore()) as executor:
+        await (await executor.open(OpenOptions(session_id="s"))).aclose()
+        begins = {
+            "open": lambda: executor.open(new, hooks=blocks),
+            "fork": lambda: executor.fork("s", 1, new, hooks=blocks),
+            "load": lambda: executor.load("s", hooks=blocks),
+        }
+        with pytest.raises(AgentSessionError):
+            await begins[how]()
+        assert executor.deleted == removed
+
+
 async def test_a_start_hook_that_fails_does_not_keep_the_session_from_opening() -> None:
     async def boom() -> None:
         raise RuntimeError("x")

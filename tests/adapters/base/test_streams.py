@@ -672,4 +672,4 @@ async def test_an_on_open_that_raises_refuses_the_session_and_frees_its_id() -> 
             await executor.open(OpenOptions(session_id="s"))
         executor.refuse = False
         assert (await executor.open(OpenOptions(session_id="s"))).session_id == "s"
-        assert executor.closed == []
+        assert (executor.closed, executor.deleted) == ([], [])

@@ -1,7 +1,8 @@
 """ADK's own history of a session: where each of its events stands in the record, and copying and rewinding it.
 
 Not for: the record (the base class forks and rewinds that), or ADK sessions that have none (``_adopt.py``).
-Rules carried: PER-05, PER-06. May import: ``_artifacts``, ``_values``, ``agentsession.protocol``, google.adk.
+Rules carried: PER-05, PER-06. May import: ``_artifacts``, ``_values``, ``agentsession.protocol``, anyio,
+google.adk.
 
 Record and ADK's session are two lists of the same story, and a seq of the one is no place in the other. So every event
 that ADK stores carries the record's seq at that moment (:data:`STAMP`). One without a stamp was stored before the
@@ -10,9 +11,13 @@ adapter knew the session: it stands where the record tells of it, or else where 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+import anyio
 from google.adk.artifacts.base_artifact_service import BaseArtifactService
 from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.events.event import Event as AdkEvent
@@ -56,6 +61,10 @@ SHARED: Final = (State.APP_PREFIX, State.USER_PREFIX)
 
 _NOT_OF_THE_SESSION: Final = (*SHARED, State.TEMP_PREFIX)
 
+_CLEAN_UP_S: Final = 5.0
+"""How long a caller that is cancelled waits for a service to take back what was begun."""
+
+_logger = logging.getLogger("agentsession.adapters.adk")
 
 LIFE: Final = "life"
 """The key in ``_meta.adk`` of an adopted record's initialize: a name for this record of the ADK session."""
@@ -192,7 +201,8 @@ class History:
             return
         event = AdkEvent(author="user", actions=EventActions(state_delta=dict(state)))
         stamp(event, record[-1].seq, record)
-        await self._filled(made, [event])
+        async with self.removing(user_id, session_id):
+            await self._fill(made, [event])
 
     async def fork(self, source: tuple[str, str], target: tuple[str, str], record: Sequence[Event], at: int) -> None:
         """Copy ADK's session ``source`` (user, session) up to seq ``at`` of its record, with the artifacts of that.
@@ -218,33 +228,51 @@ class History:
         for event in events:
             delta = event.actions.state_delta
             event.actions.state_delta = {key: delta[key] for key in delta if not key.startswith(_NOT_OF_THE_SESSION)}
-        if self._artifacts is not None:
-            try:
+        async with self.removing(*target):
+            if self._artifacts is not None:
                 await copy_artifacts(self._artifacts, self._app_name, source, target, events)
-            except BaseException:
-                await self.delete(*target)
-                raise
-        await self._filled(made, events)
+            await self._fill(made, events)
+
+    @contextlib.asynccontextmanager
+    async def removing(self, user_id: str, session_id: str) -> AsyncIterator[None]:
+        """Remove ADK's session, which was made just now, if what is done in here fails or is cancelled."""
+        try:
+            yield
+        except BaseException:
+            await self._remove(user_id, session_id)
+            raise
+
+    async def _remove(self, user_id: str, session_id: str) -> None:
+        with anyio.move_on_after(_CLEAN_UP_S, shield=True):
+            try:
+                await self.delete(user_id, session_id)
+            except Exception:  # logged; why it could not be made is what the caller must hear
+                _logger.exception("session %s: ADK's session was begun and could not be removed", session_id)
 
     async def _create(self, user_id: str, session_id: str, state: dict[str, Any]) -> Session:
+        # In a task: a service that is cancelled may have made the session, or found it to be somebody else's.
+        making = asyncio.ensure_future(
+            self._service.create_session(app_name=self._app_name, user_id=user_id, session_id=session_id, state=state)
+        )
         try:
-            return await self._service.create_session(
-                app_name=self._app_name, user_id=user_id, session_id=session_id, state=state
-            )
+            return await asyncio.shield(making)
+        except asyncio.CancelledError:
+            with anyio.move_on_after(_CLEAN_UP_S, shield=True):
+                await asyncio.wait([making])
+            if making.cancel() or making.cancelled():
+                _logger.warning("session %s: whether ADK's session was made is not known", session_id)
+            elif making.exception() is None:
+                await self._remove(user_id, session_id)
+            raise
         except AlreadyExistsError as error:
             raise SessionExists(
                 f"ADK's session service has a session {session_id} already",
                 fix="load it, adopt it, or choose another id",
             ) from error
 
-    async def _filled(self, made: Session, events: Iterable[AdkEvent]) -> None:
-        """Append to a session that was made just now, or leave none."""
-        try:
-            for event in events:
-                await self._service.append_event(session=made, event=event)
-        except BaseException:
-            await self.delete(made.user_id, made.id)
-            raise
+    async def _fill(self, made: Session, events: Iterable[AdkEvent]) -> None:
+        for event in events:
+            await self._service.append_event(session=made, event=event)
 
     async def delete(self, user_id: str, session_id: str) -> None:
         """Remove ADK's session and its own artifacts. What a memory service has learned of it stays there."""

@@ -133,7 +133,7 @@ class AdkSessions(BaseExecutor):
         events = adopted_record(found, self.descriptor)
         kept = store or self.store
         return await self._begin_from(
-            key, events, options, kept, hooks, ready, reserved_seq=events[-1].seq, reason="adopted"
+            key, events, options, kept, hooks, ready, reserved_seq=events[-1].seq, reason="adopted", is_new=False
         )
 
     async def adoptable(self, user_id: str = "local", *, store: RecordStore | None = None) -> list[str]:
@@ -180,8 +180,10 @@ class AdkSessions(BaseExecutor):
         check_host_tools(session.options.execution.tools or (), self.descriptor)
         # The whole record of the source: it tells where events stand that another program has stored.
         whole = await session.store.read(source) if session.store is not None else session.record
-        await self._history.fork((source.user_id, source.session_id), (session.user_id, session.session_id), whole, at)
-        await self._remembered(session)
+        target = (session.user_id, session.session_id)
+        await self._history.fork((source.user_id, source.session_id), target, whole, at)
+        async with self._history.removing(*target):
+            await self._remembered(session)
 
     async def on_rewind(self, session: BaseSession, to: int) -> None:
         """Let ADK's session forget what came after seq ``to``, and put its state and artifacts back."""

@@ -160,7 +160,10 @@ class BaseExecutor:
         """A session was closed, after its ``on_open``, ``on_load`` or ``on_fork`` had returned. Called once."""
 
     async def on_delete(self, key: RecordKey) -> None:
-        """A session's record is about to be removed: remove what the agent behind keeps of it."""
+        """A session's record is about to be removed: remove what the agent behind keeps of it.
+
+        Also of a new session that cannot be started after its ``on_open`` or ``on_fork`` has returned.
+        """
 
     async def on_fork(self, source: RecordKey, session: BaseSession, at: int) -> None:
         """``session`` was forked from ``source`` at seq ``at``: copy what the agent behind keeps."""
@@ -367,7 +370,7 @@ class BaseExecutor:
             except BaseException:
                 self.forget(session)
                 raise
-        async with self._starting(session, kept, key):
+        async with self._starting(session, kept, is_new=True):
             if kept is not None:
                 await kept.lock(key, owner)
             session.recorder.record(
@@ -389,14 +392,20 @@ class BaseExecutor:
         return session
 
     @asynccontextmanager
-    async def _starting(self, session: BaseSession, made: RecordStore | None, key: RecordKey) -> AsyncIterator[None]:
-        """If the session cannot be started, close it and remove the record that was ``made`` for it."""
+    async def _starting(self, session: BaseSession, made: RecordStore | None, *, is_new: bool) -> AsyncIterator[None]:
+        """If the session cannot be started, close it and remove the record that was ``made`` for it.
+
+        ``is_new``: what the agent behind keeps of it begins with it, and is removed too, once that has been made.
+        """
+        key = session.recorder.key
         try:
             yield
         except BaseException:
             with anyio.CancelScope(shield=True):
                 try:
                     await session.aclose()
+                    if is_new and session.is_hooked:
+                        await self.on_delete(key)
                     if made is not None:
                         await made.delete(key)
                 except Exception:  # logged; why it could not be started is what the caller must hear
@@ -433,7 +442,7 @@ class BaseExecutor:
             await kept.unlock(key, owner)
             raise SessionBusy(f"session {session_id} is open here, without this store", fix="close that one first")
         self._sessions[key] = session
-        async with self._starting(session, None, key):
+        async with self._starting(session, None, is_new=False):
             info = await kept.info(key)
             events = await kept.read(key)
             if not events or not isinstance(events[0], Initialize):
@@ -522,8 +531,12 @@ class BaseExecutor:
         *,
         reserved_seq: int,
         reason: str,
+        is_new: bool = True,
     ) -> BaseSession:
-        """Start a new session whose record begins with ``events``; ``ready`` does what the agent behind needs."""
+        """Start a new session whose record begins with ``events``; ``ready`` does what the agent behind needs.
+
+        ``is_new``: what the agent behind keeps of it is made by that.
+        """
         owner = self._owner()
         session = BaseSession(self, key, options, kept, owner, hooks)
         session.recorder.load(events, reserved_seq, owner[-4:])
@@ -536,7 +549,7 @@ class BaseExecutor:
             except BaseException:
                 self.forget(session)
                 raise
-        async with self._starting(session, kept, key):
+        async with self._starting(session, kept, is_new=is_new):
             if kept is not None:
                 await kept.lock(key, owner)
                 durable = [event for event in events if not is_ephemeral(event)]

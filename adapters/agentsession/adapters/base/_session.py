@@ -88,7 +88,7 @@ class BaseSession:
         """The host's hooks; a session without any pays nothing for them."""
         self._store = store
         self._owner = owner
-        self._hooked = False
+        self.is_hooked = False
         self._started = False
         self._mode: str | None = options.execution.permission_mode
         self._released = False
@@ -337,7 +337,7 @@ class BaseSession:
 
     def hooked(self) -> None:
         """The executor's ``on_open``, ``on_load`` or ``on_fork`` has returned: ``on_close`` is due."""
-        self._hooked = True
+        self.is_hooked = True
 
     async def fire_start(self, reason: str) -> None:
         """Fire ``session_start``. Raises :class:`AgentSessionError` (``hook-blocked``) when it is blocked."""
@@ -372,7 +372,7 @@ class BaseSession:
                 if self.hooks is not None and self._started:
                     with anyio.move_on_after(self.executor.grace_s):  # only told: it must not hold the record's lock
                         await self.hooks.fire("session_end", self._payload("closed"))
-                if self._hooked:
+                if self.is_hooked:
                     await self.executor.on_close(self)
             finally:
                 if self._store is not None:
