@@ -98,10 +98,10 @@ class Greedy(BaseTool):
 @pytest.mark.parametrize("edited", [False, True])
 async def test_a_tool_that_changed_its_arguments_is_run_again_with_those_that_were_allowed(edited: bool) -> None:
     tool = Greedy()
-    root = agent(call("open", {"path": "/tmp/a", "modes": ["r"]}), say("ok"), tools=[tool])
+    root = agent(call("open", {"path": "/srv/a", "modes": ["r"]}), say("ok"), tools=[tool])
     async with driven(root) as desk:
         await desk.stream("go")
-        allowed = {"path": "/tmp/b" if edited else "/tmp/a", "modes": ["r"]}
+        allowed = {"path": "/srv/b" if edited else "/srv/a", "modes": ["r"]}
         await desk.stream(grant(desk.pending("open"), args=allowed if edited else None))
         done = await desk.stream(accept(desk.pending("tool_confirmation")))
         assert (done.reason, tool.ran) == ("completed", [allowed, allowed])

@@ -164,8 +164,8 @@ async def test_a_grant_with_edited_arguments_runs_with_those(early: bool) -> Non
     runs = Runs()
     root = agent(call("write", {"path": "/etc"}, id="c1"), say("ok"), tools=[runs.tool()])
     async with driven(root) as desk:
-        await _answer(desk, early, lambda asked: grant(asked, {"path": "/tmp"}))
-        assert runs.args == [{"path": "/tmp", "text": ""}]
+        await _answer(desk, early, lambda asked: grant(asked, {"path": "/srv"}))
+        assert runs.args == [{"path": "/srv", "text": ""}]
 
 
 @pytest.mark.parametrize("early", [False, True])
@@ -360,7 +360,7 @@ async def test_a_confirmation_that_contradicts_itself_stays_pending() -> None:
 
 
 @pytest.mark.rule("HITL-02")
-@pytest.mark.parametrize(("path", "asked"), [("/etc", True), ("/tmp", False)])
+@pytest.mark.parametrize(("path", "asked"), [("/etc", True), ("/srv", False)])
 async def test_a_condition_for_confirmation_is_asked_about_the_arguments_that_were_granted(
     path: str, asked: bool
 ) -> None:
@@ -368,7 +368,7 @@ async def test_a_condition_for_confirmation_is_asked_about_the_arguments_that_we
         return path == "/etc"
 
     runs = Runs()
-    root = agent(call("write", {"path": "/home"}), say("ok"), tools=[runs.tool(require_confirmation=dangerous)])
+    root = agent(call("write", {"path": "/usr"}), say("ok"), tools=[runs.tool(require_confirmation=dangerous)])
     async with driven(root) as desk:
         await desk.stream("go")
         turn = await desk.stream(grant(desk.pending("write"), {"path": path}))
