@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import anyio
 import anyio.lowlevel
 import pytest
 from tests.adapters.sessions import Puppet, read, tool
@@ -29,10 +28,12 @@ class CountedStore(MemoryRecordStore):
 
 async def test_a_request_and_the_end_that_it_brings_on_are_one_transaction() -> None:
     async def work(ctx: RunContext) -> None:
-        async with anyio.create_task_group() as group:
-            group.start_soon(ctx.request, tool("write", "grant"))
-            for _ in range(8):
-                await anyio.lowlevel.checkpoint()
+        await ctx.post(tool("write", "grant"))
+        for _ in range(8):
+            await anyio.lowlevel.checkpoint()
+        reply = ctx.expect("write")
+        ctx.pause()
+        await reply.wait()
 
     store = CountedStore()
     async with Puppet(work, store=store) as executor:
