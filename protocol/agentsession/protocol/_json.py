@@ -96,7 +96,12 @@ def _plain(value: Any, depth: int) -> Any:
         for key, item in value.items():
             if type(key) is not str:
                 raise _NotPlain
-            out[key if key.isascii() else repair_text(key)] = _plain(item, depth + 1)
+            # Most items are short texts: a call for each would cost more than the copy.
+            if type(item) is not str:
+                item = _plain(item, depth + 1)
+            elif not item.isascii():
+                item = repair_text(item)
+            out[key if key.isascii() else repair_text(key)] = item
         if len(out) != len(value):
             raise _NotPlain  # two keys that read the same
         return out

@@ -64,10 +64,12 @@ class CallBook:
 
     def fresh_id(self, preferred: str, otherwise: str) -> str:
         """``preferred`` if it was never used, else an id made from ``otherwise``; never given twice."""
-        for candidate in (clean_id(preferred), clean_id(otherwise)):
-            if candidate and candidate not in self._reserved:
-                self._reserved.add(candidate)
-                return candidate
+        candidate = clean_id(preferred)
+        if not candidate or candidate in self._reserved:
+            candidate = clean_id(otherwise)
+        if candidate and candidate not in self._reserved:
+            self._reserved.add(candidate)
+            return candidate
         number = 2
         base = clean_id(otherwise) or clean_id(preferred) or "call"
         while f"{base}.{number}" in self._reserved:
@@ -105,7 +107,10 @@ class CallBook:
         without an id goes to the first open call of its name, in its invocation if there is one.
         """
         if adk_id:
-            same = [call for call in self._by_adk.get(adk_id, ()) if call.open]
+            known = self._by_adk.get(adk_id, ())
+            if len(known) == 1:
+                return known[0] if known[0].open else None
+            same = [call for call in known if call.open]
             best = [call for call in same if call.invocation_id == invocation_id] or same
             named = [call for call in best if call.name == name] or best
             # Two calls of one event may share an id: they are answered in order. Else the latest is meant.

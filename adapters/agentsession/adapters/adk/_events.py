@@ -14,7 +14,7 @@ from google.genai import types
 
 from agentsession.adapters.adk._content import parts_to_content
 from agentsession.adapters.adk._errors import error_status, is_error, is_retryable, safe_message
-from agentsession.adapters.adk._values import iso_timestamp, lossy_json, redact, thread_of
+from agentsession.adapters.adk._values import clean_id, iso_timestamp, lossy_json, redact, thread_of
 from agentsession.protocol import REDACTED, Custom, Error, Event, JsonError, SessionUpdate, Usage, repair_text
 
 if TYPE_CHECKING:
@@ -59,11 +59,25 @@ def marks_of(event: AdkEvent) -> dict[str, Any]:
     if event.model_version and event.usage_metadata is None:  # else the usage says it
         marks["modelVersion"] = event.model_version
     marks |= _response_marks(event)
-    return {key: repair_text(value) if isinstance(value, str) else value for key, value in marks.items()}
+    for key, value in marks.items():
+        if type(value) is str:
+            marks[key] = value if value.isascii() else repair_text(value)
+        elif value is not True:
+            marks[key] = lossy_json(value)[0]  # an id that is no text, in an event that nobody validated
+    return marks
 
 
 def _response_marks(event: AdkEvent) -> dict[str, Any]:
     """How a response stands with its provider: ids and states of live sessions and of interactions."""
+    if not (
+        event.turn_complete
+        or event.turn_complete_reason
+        or event.interaction_id is not None
+        or event.interaction_status
+        or event.environment_id is not None
+        or event.live_session_id is not None
+    ):
+        return {}
     found = {
         "turnComplete": event.turn_complete or None,
         "turnCompleteReason": code_of(event.turn_complete_reason),
@@ -138,19 +152,19 @@ def problem_event(what: str, problems: list[str], common: Mapping[str, Any]) -> 
 
 
 def with_marks(common: Mapping[str, Any], **marks: Any) -> dict[str, Any]:
-    """``common`` with more entries in ``_meta.adk``; entries of ``None`` are left out."""
-    more = {key: value for key, value in marks.items() if value is not None}
-    if not more:
-        return dict(common)
-    meta = dict(common.get("meta") or {})
-    meta["adk"] = {**meta.get("adk", {}), **more}
-    return {**common, "meta": meta}
+    """A copy of ``common``, and of the ``_meta.adk`` in it, with more entries there; those of ``None`` are left out."""
+    adk = dict(common["meta"]["adk"])
+    for key, value in marks.items():
+        if value is not None:
+            adk[key] = value
+    return {**common, "meta": {"adk": adk}}
 
 
 def action_events(event: AdkEvent, common: Mapping[str, Any]) -> Iterator[Event]:
     """State, artifacts and everything that the contract has no type for; ADK's internal keys are dropped."""
     actions = event.actions
-    yield from _state(actions.state_delta, common)
+    if actions.state_delta:
+        yield from _state(actions.state_delta, common)
     if actions.artifact_delta:
         yield from _custom("artifact_delta", actions.artifact_delta, common)
     if actions.compaction is not None:
@@ -168,29 +182,31 @@ def action_events(event: AdkEvent, common: Mapping[str, Any]) -> Iterator[Event]
         yield from _custom("output", event.output, common)
     if event.partial:
         return
-    for kind, value in (
-        ("grounding", event.grounding_metadata),
-        ("citation", event.citation_metadata),
-        ("logprobs", _logprobs(event)),
-        ("transcription", _transcription(event)),
-        ("context_cache", event.cache_metadata),
-        ("voice_activity", event.voice_activity),
-        ("go_away", event.go_away),
-        ("session_resumption", _resumption(event)),
-    ):
-        if value is not None:
-            yield from _custom(kind, value, common)
-    metadata = {
-        key: value
-        for key, value in (event.custom_metadata or {}).items()
-        if not str(key).startswith(_INTERNAL_METADATA)
-    }
-    if metadata:
-        yield from _custom("custom_metadata", metadata, common)
+    if event.grounding_metadata is not None:
+        yield from _custom("grounding", event.grounding_metadata, common)
+    if event.citation_metadata is not None:
+        yield from _custom("citation", event.citation_metadata, common)
+    if event.logprobs_result is not None or event.avg_logprobs is not None:
+        yield from _custom("logprobs", _logprobs(event), common)
+    if event.input_transcription or event.output_transcription:
+        yield from _custom("transcription", _transcription(event), common)
+    if event.cache_metadata is not None:
+        yield from _custom("context_cache", event.cache_metadata, common)
+    if event.voice_activity is not None:
+        yield from _custom("voice_activity", event.voice_activity, common)
+    if event.go_away is not None:
+        yield from _custom("go_away", event.go_away, common)
+    if event.live_session_resumption_update is not None:
+        yield from _custom("session_resumption", _resumption(event.live_session_resumption_update), common)
+    if event.custom_metadata:
+        given = event.custom_metadata.items()
+        metadata = {key: value for key, value in given if not str(key).startswith(_INTERNAL_METADATA)}
+        if metadata:
+            yield from _custom("custom_metadata", metadata, common)
 
 
-def _state(delta: Mapping[str, Any] | None, common: Mapping[str, Any]) -> Iterator[Event]:
-    shown = {key: value for key, value in (delta or {}).items() if not str(key).startswith(_INTERNAL_STATE)}
+def _state(delta: Mapping[str, Any], common: Mapping[str, Any]) -> Iterator[Event]:
+    shown = {key: value for key, value in delta.items() if not str(key).startswith(_INTERNAL_STATE)}
     if not shown:
         return
     values, problems = lossy_json(shown)
@@ -229,36 +245,33 @@ def _logprobs(event: AdkEvent) -> Any:
     return {**(result if isinstance(result, dict) else {}), "avgLogprobs": event.avg_logprobs}
 
 
-def _resumption(event: AdkEvent) -> Any:
+def _resumption(update: Any) -> Any:
     """Whether a live session can be resumed; the handle lets its holder into the conversation, so it is not told."""
-    update = event.live_session_resumption_update
-    if update is None or update.new_handle is None:
+    if update.new_handle is None:
         return update
     return update.model_copy(update={"new_handle": REDACTED})
 
 
-def _transcription(event: AdkEvent) -> dict[str, Any] | None:
-    heard = {
-        role: text
-        for role, text in (("user", event.input_transcription), ("agent", event.output_transcription))
-        if text
-    }
-    return heard or None
+def _transcription(event: AdkEvent) -> dict[str, Any]:
+    heard = (("user", event.input_transcription), ("agent", event.output_transcription))
+    return {role: text for role, text in heard if text}
 
 
 def common_fields(event: AdkEvent, timestamp: str, thread_prefix: str | None, unread: Any) -> dict[str, Any]:
     """The base fields of every event that comes from ``event``."""
     marks = marks_of(event)
     if unread:
-        marks["unread"] = unread
+        marks["unread"] = lossy_json(unread)[0]
     thread = thread_of(event.branch)
     if thread_prefix:
-        thread = f"{thread_prefix}.{thread}" if thread else thread_prefix
+        thread = clean_id(f"{thread_prefix}.{thread}" if thread else thread_prefix)
     return {"timestamp": timestamp, "thread_id": thread, "meta": {"adk": marks}}
 
 
 def reports_error(event: AdkEvent) -> str | None:
     """The code under which a response failed or stopped short: its error code, else a finish reason that is one."""
+    if event.error_code is None and event.finish_reason is None:
+        return None
     code = code_of(event.error_code)
     if is_error(code):
         return code

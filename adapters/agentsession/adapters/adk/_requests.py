@@ -19,6 +19,7 @@ from agentsession.adapters.adk._events import code_of, problem_event, with_marks
 from agentsession.adapters.adk._mcp_results import files_of
 from agentsession.adapters.adk._stream import ArgsWriter, MessageBuffer, StreamedCall
 from agentsession.adapters.adk._values import is_mapping, is_object, lossy_json
+from agentsession.adapters.base import unvalidated
 from agentsession.protocol import (
     ContentPart,
     Custom,
@@ -150,16 +151,15 @@ class Requests:
         if not is_object(args):
             marks |= {"invalidArgs": True, "rawArgs": args}
             args = None
-        request = ToolRequest(
-            request_id=call.request_id,
-            name=name,
-            args=args,
-            owner=self._owner(name),
-            needs=needs,
-            message_id=message_id,
-            long_running=long_running,
-            **with_marks(common, **marks),
-        )
+        fields = with_marks(common, **marks)
+        fields["request_id"] = call.request_id
+        fields["name"] = name
+        fields["args"] = args
+        fields["owner"] = self._owner(name)
+        fields["needs"] = needs
+        fields["message_id"] = message_id
+        fields["long_running"] = long_running
+        request = unvalidated(ToolRequest, fields)
         if problems:
             return [request, problem_event(f"the call of {name!r}", problems, common)]
         return [request]
@@ -233,16 +233,13 @@ class Requests:
         if by_agent and call.needs == "result":
             # ADK itself ran what this request says the host runs: said of whoever keeps the record, not of the agent.
             common = {**common, "source": "ext:adk"}
-        out.append(
-            ToolResponse(
-                request_id=call.request_id,
-                name=shown,
-                is_error=failed,
-                status=status,
-                **body,
-                **with_marks(common, **marks),
-            )
-        )
+        fields = with_marks(common, **marks)
+        fields["request_id"] = call.request_id
+        fields["name"] = shown
+        fields["is_error"] = failed
+        fields["status"] = status
+        fields.update(body)
+        out.append(unvalidated(ToolResponse, fields))
         return out
 
     def _answer(self, call: Call, made: types.FunctionResponse, event: AdkEvent, common: dict[str, Any]) -> list[Event]:
@@ -288,9 +285,10 @@ def _streamed(buffer: MessageBuffer | None, adk_id: str, name: str) -> StreamedC
 def _is_placeholder(adk_id: str, event: AdkEvent) -> bool:
     """Whether a response only says that its tool waits for a confirmation or a credential: the tool has not run."""
     actions = event.actions
-    if not adk_id:
+    confirmations, credentials = actions.requested_tool_confirmations, actions.requested_auth_configs
+    if not adk_id or not (confirmations or credentials):
         return False
-    return adk_id in (actions.requested_tool_confirmations or {}) or adk_id in (actions.requested_auth_configs or {})
+    return adk_id in (confirmations or {}) or adk_id in (credentials or {})
 
 
 def is_failure(response: object) -> bool:
@@ -304,7 +302,8 @@ def is_failure(response: object) -> bool:
 
 def result_body(data: Any) -> dict[str, Any]:
     """``data`` and ``content`` of a tool's result: ADK wraps what is not an object as ``{"result": …}``."""
-    body: dict[str, Any] = {"data": data["result"] if is_object(data) and set(data) == {"result"} else data}
+    wrapped = is_object(data) and len(data) == 1 and "result" in data
+    body: dict[str, Any] = {"data": data["result"] if wrapped else data}
     if files := files_of(data):
         body["content"] = files
     return body

@@ -256,7 +256,7 @@ class Translator:
         code = reports_error(event)
         out: list[Event] = []
 
-        held = self._buffers.get(_slot(event))
+        held = self._buffers.get(_slot(event)) if self._buffers else None
         if held is not None and not (answers or content or calls or code or event.id == held[0].adk_id):
             held = None  # a state or bookkeeping event in between; the response still streams
         buffer = self._buffers.pop(_slot(event))[0] if held is not None else None
@@ -269,13 +269,13 @@ class Translator:
         elif content:
             message_id = (buffer.message_id if buffer is not None else "") or self._message_id(event.id)
             out.append(Message(message_id=message_id, content=content, interrupted=interrupted, **common))
-        self._said = self._said or any(not _is_thought(part) for part in content) or bool(calls)
+        self._said = self._said or bool(calls) or any(not _is_thought(part) for part in content)
         if problems:
             out.append(problem_event("the message", problems, common))
 
-        unreadable = _readable(code, calls, buffer)
+        unreadable = _unreadable(code, calls, buffer) if code is not None else ()
         for index, part in enumerate(parts):
-            if part.function_call is not None and id(part) not in unreadable:
+            if part.function_call is not None and (not unreadable or id(part) not in unreadable):
                 out += self._requests.call(part.function_call, index, buffer, event, message_id, common)
             elif part.function_response is not None:
                 out += self._requests.response(part.function_response, event, common)
@@ -284,7 +284,8 @@ class Translator:
         if usage is not None:
             counted = usage_event(usage, event.model_version, common)
             out += [counted] if counted is not None else []
-        out += self._outcome(event, code, answers, [part for part in calls if id(part) in unreadable], common)
+        dropped = [part for part in calls if id(part) in unreadable] if unreadable else []
+        out += self._outcome(event, code, answers, dropped, common)
         out += action_events(event, common)
         return out or list(lone_marks(event, common))
 
@@ -364,7 +365,7 @@ def _forged_calls_as_content(parts: list[types.Part], problems: list[str]) -> li
     return out
 
 
-def _readable(code: str | None, calls: list[types.Part], buffer: MessageBuffer | None) -> set[int]:
+def _unreadable(code: str, calls: list[types.Part], buffer: MessageBuffer | None) -> set[int]:
     """The parts (by ``id``) whose call must not be shown or run: malformed, or cut off inside its arguments."""
     if code == "MALFORMED_FUNCTION_CALL":
         return {id(part) for part in calls}

@@ -10,7 +10,7 @@ from agentsession.adapters.base._limits import check_limits
 from agentsession.adapters.base._message import MessageWriter
 from agentsession.adapters.base._run import Reply
 from agentsession.adapters.base._session import BaseSession
-from agentsession.adapters.base._stamping import restamp
+from agentsession.adapters.base._stamping import restamp, unvalidated
 from agentsession.adapters.base._steering import Steer
 
 __all__ = [
@@ -28,4 +28,5 @@ __all__ = [
     "hook_events",
     "recorded_answer",
     "restamp",
+    "unvalidated",
 ]

@@ -1,4 +1,4 @@
-"""Turning what an executor emits into an event of the record, without validating it a second time.
+"""Making events of what was validated before, or is known to need it not: the frequent cases, made by hand.
 
 Not for: deciding whether it may be emitted (the state machine does). May import: ``agentsession.protocol``.
 
@@ -9,11 +9,12 @@ every pydantic model has.
 
 from __future__ import annotations
 
+import functools
 from typing import Any, TypeVar
 
 from agentsession.protocol import Event, Message, Text, Thought, check_json
 
-__all__ = ["delta", "delta_template", "restamp", "stamp"]
+__all__ = ["delta", "delta_template", "restamp", "stamp", "unvalidated"]
 
 E = TypeVar("E", bound=Event)
 
@@ -56,6 +57,28 @@ def restamp(event: E, **changes: Any) -> E:
     return _build(
         type(event), {**event.__dict__, **changes}, event.model_fields_set | changes.keys(), event.model_extra
     )
+
+
+def unvalidated(kind: type[E], fields: dict[str, Any]) -> E:
+    """What ``kind(**fields)`` makes, for fields that it would take as they are.
+
+    So: by their Python names, all that are required, ids of the contract, repaired text, and JSON that is plain and
+    nobody else's. Validating costs more than translating a call.
+    """
+    defaults, lists = _defaults(kind)
+    values = {**defaults, **fields}
+    for name in lists:
+        if name not in fields:
+            values[name] = []
+    return _build(kind, values, set(fields), {})
+
+
+@functools.cache
+def _defaults(kind: type[Event]) -> tuple[dict[str, Any], list[str]]:
+    """A value for each field, in their order, and the fields whose default is a new list."""
+    fields = kind.model_fields
+    lists = [name for name, field in fields.items() if field.default_factory is list]
+    return {name: field.default for name, field in fields.items()}, lists
 
 
 def _build(kind: type[E], fields: dict[str, Any], given: set[str], extra: dict[str, Any] | None) -> E:
