@@ -5,19 +5,25 @@ from __future__ import annotations
 import io
 import logging
 import os
+import signal
 import subprocess
 import sys
+import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from agentsession.host.cli import main
 
-__all__ = ["PROJECT", "Command", "run_command"]
+__all__ = ["PROJECT", "Command", "read_until", "run_command", "started_command"]
 
 PROJECT = Path(__file__).parent / "project"
+
+LIMIT_S = 60
+"""Bounds a hang; no test waits for it."""
 
 
 def run_command(
@@ -31,9 +37,58 @@ def run_command(
         encoding="utf-8",
         cwd=cwd,
         env={**os.environ, "PYTHONIOENCODING": "utf-8", **(env or {})},
-        timeout=60,
+        timeout=LIMIT_S,
         check=False,
     )
+
+
+@contextmanager
+def started_command(
+    *args: str, env: Mapping[str, str] | None = None, cwd: Path = PROJECT
+) -> Iterator[subprocess.Popen[str]]:
+    """The process while it runs, both its outputs as pipes; it ends with this, or when it takes too long."""
+    with _hears_ctrl_c():
+        process = subprocess.Popen(
+            [sys.executable, "-m", "agentsession.host.cli", *args],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            cwd=cwd,
+            env={**os.environ, "PYTHONIOENCODING": "utf-8", **(env or {})},
+        )
+    guard = threading.Timer(LIMIT_S, process.kill)
+    guard.start()
+    try:
+        with process:  # closes the pipes, and waits
+            try:
+                yield process
+            finally:
+                process.kill()
+    finally:
+        guard.cancel()
+
+
+@contextmanager
+def _hears_ctrl_c() -> Iterator[None]:
+    """Processes that are started in here hear SIGINT, also where it is ignored: a job that a shell runs in the
+    background ignores it, and so does what it starts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def read_until(wanted: str, process: subprocess.Popen[str]) -> None:
+    """Read the error output to the end of the line that holds what is wanted."""
+    assert process.stderr is not None
+    seen = []
+    for line in process.stderr:
+        seen.append(line)
+        if wanted in line:
+            return
+    raise AssertionError(f"{wanted!r} was not told: {seen}")
 
 
 class Command:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.host.cli.command import PROJECT, Command, run_command
+from tests.host.cli.command import PROJECT, Command, read_until, run_command, started_command
 
 from agentsession.host.cli._setup import RunOptions
 from agentsession.protocol import SessionMachine, read_ndjson
@@ -160,18 +160,11 @@ def test_ctrl_c_while_a_module_is_imported_leaves_at_once(tmp_path: Path) -> Non
     (tmp_path / "slow_import.py").write_text(
         "import threading\nprint('importing', flush=True)\nthreading.Event().wait()\n"
     )
-    process = subprocess.Popen(
-        [sys.executable, "-m", "agentsession.host.cli", "run", "slow_import:agent", "-p", "x"],
-        stderr=subprocess.PIPE,
-        cwd=tmp_path,
-        text=True,
-    )
-    assert process.stderr is not None
-    assert process.stderr.readline() == "importing\n"
-    process.send_signal(signal.SIGINT)
-    assert process.wait(60) == 130
-    assert process.stderr.read() == ""
-    process.stderr.close()
+    with started_command("run", "slow_import:agent", "-p", "x", cwd=tmp_path) as process:
+        read_until("importing", process)
+        process.send_signal(signal.SIGINT)
+        _, rest = process.communicate()
+        assert (process.returncode, rest) == (130, "")
 
 
 @pytest.mark.parametrize("sent", [1, 2])
@@ -181,26 +174,16 @@ def test_a_tool_that_no_signal_can_stop_does_not_keep_the_command(tmp_path: Path
         "@tool(read_only=True)\ndef wait_long() -> str:\n"
         "    print('begun', flush=True)\n    threading.Event().wait()\n    return ''\n"
     )
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "agentsession.host.cli", "run", "scripted_agents:slow"),
-            *("--tools", "stuck_tools:wait_long", "-p", "x"),
-        ],
-        stderr=subprocess.PIPE,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(PROJECT)},
-        text=True,
-    )
-    assert process.stderr is not None
-    seen = ""
-    while "begun" not in seen:
-        seen += process.stderr.readline()
-    for _ in range(sent):
-        process.send_signal(signal.SIGINT)
-    _, rest = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "Traceback" not in rest
-    assert sent == 2 or "left behind" in rest
+    path = os.pathsep.join([str(PROJECT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    run = ("run", "scripted_agents:slow", "--tools", "stuck_tools:wait_long", "-p", "x")
+    with started_command(*run, cwd=tmp_path, env={"PYTHONPATH": path}) as process:
+        read_until("begun", process)
+        for _ in range(sent):
+            process.send_signal(signal.SIGINT)
+        _, rest = process.communicate()
+        assert process.returncode == 130
+        assert "Traceback" not in rest
+        assert sent == 2 or "left behind" in rest
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a shell there closes no descriptor")
@@ -433,39 +416,24 @@ def test_colour_can_be_asked_for(command: Command) -> None:
 
 
 def test_a_reader_that_goes_away_ends_it_with_141() -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "agentsession.host.cli", "run", "scripted_agents:streamer", "-p", "x", "--json"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=PROJECT,
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    process.stdout.readline()
-    process.stdout.close()
-    assert process.wait(60) == 141
-    assert process.stderr.read() == b""
-    process.stderr.close()
+    with started_command("run", "scripted_agents:streamer", "-p", "x", "--json") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait() == 141
+        assert process.stderr.read() == ""
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_aborts_the_turn_and_has_its_exit_code(number: signal.Signals, code: int) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "agentsession.host.cli", "run", "scripted_agents:slow", *TOOLS, "-p", "x"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=PROJECT,
-        text=True,
-    )
-    assert process.stderr is not None
-    seen = ""
-    while "Working." not in seen:
-        seen += process.stderr.readline()
-    process.send_signal(number)
-    _, rest = process.communicate(timeout=60)
-    assert process.returncode == code
-    assert "aborted" in rest
-    assert "UNKNOWN" in rest or "CANCELLED" in rest  # whether the tool had begun when the signal came
+    with started_command("run", "scripted_agents:slow", *TOOLS, "-p", "x") as process:
+        read_until("Working.", process)
+        process.send_signal(number)
+        _, rest = process.communicate()
+        assert process.returncode == code
+        assert "aborted" in rest
+        assert "UNKNOWN" in rest or "CANCELLED" in rest  # whether the tool had begun when the signal came
 
 
 def test_a_paused_question_waits_in_the_store_and_the_command_that_resumes_is_printed(
