@@ -1,7 +1,8 @@
 """A process that is killed while a sign-in waits: the child's side of ``test_session_credentials.py``.
 
 Run with a folder, the provider's URL, a kind of credential, and the step: ``start`` runs the turn to the question and
-dies by ``os._exit``; ``resume`` loads the session, signs in and prints what came out.
+dies by ``os._exit``; ``wait`` dies before, while the call waits for its grant, and ``grant`` then loads the session,
+grants, and dies at the question; ``resume`` loads the session, signs in and prints what came out.
 """
 
 from __future__ import annotations
@@ -29,15 +30,21 @@ async def main(folder: str, url: str, kind: str, step: str) -> None:
     server = Provider()
     server.url = url
     weather = Weather(server)
-    script = [call("weather", id="c1")] if step == "start" else [say("done")]
+    script = [call("weather", id="c1")] if step in ("start", "wait") else [say("done")]
     root = agent(*script, tools=[weather_tool(weather, KINDS[kind].config(server))])
     store = SqliteRecordStore(str(Path(folder, "record.db")))
     service = SqliteSessionService(str(Path(folder, "adk.db")))
     async with AdkExecutor(root, session_service=service, store=store) as executor:
-        if step == "start":
-            desk = Driven(executor, await executor.open(OpenOptions(session_id=SESSION)))
-            await desk.stream("go")
-            await desk.stream(grant(desk.pending("weather")))
+        if step != "resume":
+            if step == "grant":
+                desk = Driven(executor, await executor.load(SESSION))
+            else:
+                desk = Driven(executor, await executor.open(OpenOptions(session_id=SESSION)))
+                await desk.stream("go")
+            waits = desk.pending("weather")
+            if step == "wait":
+                os._exit(9)
+            await desk.stream(grant(waits))
             assert desk.pending("auth_required")
             os._exit(9)
         desk = Driven(executor, await executor.load(SESSION))

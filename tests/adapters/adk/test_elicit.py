@@ -170,6 +170,26 @@ def test_a_credential_never_comes_back_out() -> None:
     assert made.action == "accept"
 
 
+@pytest.mark.parametrize(
+    ("response", "content"),
+    [
+        (
+            {"credential": {"type": "bearer", "value": "s3cr3t"}},
+            {"credential": {"type": "bearer", "value": "[redacted]"}},
+        ),
+        ({"credential": {"type": "s3cr3t", "value": "s3cr3t"}}, {"credential": "[redacted]"}),
+        ({"credential": {"type": ["s3cr3t"]}}, {"credential": "[redacted]"}),
+        ({"auth_response_uri": "https://host.test/back?code=s3cr3t"}, "[redacted]"),
+    ],
+)
+def test_of_a_credential_no_more_than_a_known_type_comes_back_out(response: Any, content: Any) -> None:
+    translator, _ = asked(CREDENTIAL, AUTH_ARGS)
+
+    made = answered(translator, CREDENTIAL, response)
+
+    assert made.content == content
+
+
 def test_input_is_unwrapped() -> None:
     translator, _ = asked(INPUT, {"message": "?"})
 

@@ -1,7 +1,8 @@
 """A person's answer to a credential request: whether it can be one, and what it becomes in ADK's form.
 
 Not for: where a credential goes (``_credentials.py``, ``_vault.py``), or questions (``_elicit.py``).
-Rules carried: HITL-08, SEC-01, and the credential answers of contract §2. May import: ``_values``, google.adk.
+Rules carried: HITL-08, SEC-01, and the credential answers of contract §2.
+May import: ``_elicit``, ``_values``, google.adk.
 
 An answer is ``{"credential": {"type": …}}`` or ``{"auth_response_uri": …}`` and nothing else. What is wrong with one is
 said without a word of it: receipts are logged and shown.
@@ -18,11 +19,11 @@ from urllib.parse import parse_qs, urlsplit
 from google.adk.auth.auth_credential import AuthCredential
 from pydantic import ValidationError
 
+from agentsession.adapters.adk._elicit import CREDENTIAL_TYPES
 from agentsession.adapters.adk._values import is_mapping
 
 __all__ = ["credential_problem", "credential_response"]
 
-_TYPES: Final = ("api_key", "bearer", "basic", "oauth2", "service_account")
 _OAUTH: Final = frozenset({"oauth2", "openIdConnect"})
 _KEY_NAMES: Final = ("api_key", "apiKey", "key", "value", "token")
 _TOKEN_NAMES: Final = ("token", "value", "access_token", "accessToken")
@@ -46,8 +47,8 @@ def credential_problem(asked: Mapping[str, Any], content: Any) -> str | None:
     if not is_mapping(credential):
         return "credential must be an object with a type"
     kind = credential.get("type")
-    if kind not in _TYPES:
-        return f"the type of the credential must be one of {', '.join(_TYPES)}"
+    if kind not in CREDENTIAL_TYPES:
+        return f"the type of the credential must be one of {', '.join(CREDENTIAL_TYPES)}"
     wanted = _wanted(asked)
     if kind not in wanted:
         return f"a credential of type {kind} is not what the tool takes: {', '.join(wanted)}"
@@ -83,7 +84,7 @@ def _wanted(asked: Mapping[str, Any]) -> tuple[str, ...]:
         return {"basic": ("basic",), "bearer": ("bearer", "service_account")}.get(name, ("bearer", "basic"))
     if kind in _OAUTH:
         return ("oauth2", "bearer", "service_account")
-    return _TYPES
+    return CREDENTIAL_TYPES
 
 
 def _uri_problem(asked: Mapping[str, Any], uri: Any) -> str | None:

@@ -20,18 +20,16 @@ from google.genai import types
 
 from agentsession.adapters.adk._credential_answers import credential_response
 from agentsession.adapters.adk._elicit import CREDENTIAL
+from agentsession.adapters.adk._values import is_mapping
 from agentsession.protocol import REDACTED
 
 __all__ = [
-    "REDACTED_RESPONSE",
     "calls_sharing",
     "put_back",
+    "redacted_response",
     "requested_config",
     "store_credential",
 ]
-
-REDACTED_RESPONSE = {"credential": REDACTED}
-"""What ADK stores in the place of a credential."""
 
 
 async def store_credential(config: AuthConfig, content: Any, context: ToolContext) -> bool:
@@ -44,6 +42,14 @@ async def store_credential(config: AuthConfig, content: Any, context: ToolContex
         interrupt_id=context.function_call_id or "",
     )
     return stored is not None
+
+
+def redacted_response(content: Any) -> dict[str, Any]:
+    """What ADK stores in the place of an accepted answer: no more of it than the record has."""
+    credential = content.get("credential") if is_mapping(content) else None
+    if is_mapping(credential):
+        return {"credential": {"type": credential.get("type"), "value": REDACTED}}
+    return {"auth_response_uri": REDACTED}
 
 
 def requested_config(session: Session, adk_id: str) -> Mapping[str, Any]:

@@ -8,21 +8,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from agentsession.adapters.adk._calls import CallKind
 from agentsession.adapters.adk._values import is_mapping, is_object, lossy_json, redact
 from agentsession.protocol import REDACTED, repair_text
 
+if TYPE_CHECKING:
+    from google.adk.events.event import Event as AdkEvent
+
 __all__ = [
     "CONFIRMATION",
     "CREDENTIAL",
+    "CREDENTIAL_TYPES",
     "INLINE_INPUT",
     "INPUT",
     "answer_of",
     "asks",
     "hint_for_person",
     "hint_of",
+    "is_placeholder",
     "kind_of",
     "original_id",
     "question_of",
@@ -36,6 +41,9 @@ INLINE_INPUT: Final = "agentsession_request_input"
 
 By its own name ADK takes the call for one that pauses its run, and skips what a pipeline has left when it is answered.
 """
+
+CREDENTIAL_TYPES: Final = ("api_key", "bearer", "basic", "oauth2", "service_account")
+"""The types of credential that the contract knows."""
 
 _FOR_PROGRAMS: Final = "by responding with a FunctionResponse"
 """Marks the hint that ADK writes when the tool gave none: it tells a client what to send, not a person what is up."""
@@ -102,6 +110,18 @@ def is_confirmation_of_node(args: object) -> bool:
     return isinstance(interrupt, str) and interrupt.startswith(_NODE_CONFIRMATION)
 
 
+def is_placeholder(event: AdkEvent, call_id: str | None) -> bool:
+    """Whether the event's response to this call only says that its tool waits for a confirmation or a credential.
+
+    The tool has not run, or has run up to its question; its result is still to come, in another event. ADK itself goes
+    by the same signs where it asks whether a call is answered.
+    """
+    if not call_id or event.author == "user" or event.error_code:
+        return False
+    actions = event.actions
+    return call_id in (actions.requested_tool_confirmations or {}) or call_id in (actions.requested_auth_configs or {})
+
+
 def hint_of(args: Mapping[str, Any]) -> str:
     """The hint of a confirmation: the tool's own words, or the adapter's mark for its gate."""
     confirmation = _get(args, "toolConfirmation", "tool_confirmation")
@@ -154,7 +174,7 @@ def answer_of(kind: CallKind, response: object, *, sealed: bool) -> tuple[str, A
     if "error" in fields and len(fields) == 1:
         return ("decline" if fields["error"] == "decline" else "cancel"), None
     if kind == "auth_required":
-        return "accept", {"credential": REDACTED}
+        return "accept", _given_credential(fields)
     value = fields["result"] if set(fields) == {"result"} else response
     return "accept", lossy_json(value)[0]
 
@@ -208,6 +228,15 @@ def _only_known(value: Any) -> Any:
         key: _only_known(item) if is_object(item) else item if key in _NO_SECRETS or not item else REDACTED
         for key, item in value.items()
     }
+
+
+def _given_credential(fields: Mapping[str, Any]) -> Any:
+    """What is shown of a credential that was given: its type, where this adapter has stored that in its place."""
+    given = fields.get("credential")
+    kind = given.get("type") if is_mapping(given) else None
+    if kind in CREDENTIAL_TYPES:
+        return {"credential": {"type": kind, "value": REDACTED}}
+    return REDACTED if set(fields) == {"auth_response_uri"} else {"credential": REDACTED}
 
 
 def _input(args: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from google.genai import types
 
 from agentsession.adapters.adk._calls import Call
 from agentsession.adapters.adk._credential_answers import credential_response
-from agentsession.adapters.adk._credentials import REDACTED_RESPONSE, calls_sharing, requested_config
+from agentsession.adapters.adk._credentials import calls_sharing, redacted_response, requested_config
 from agentsession.adapters.adk._reentry import confirmed, question_events
 from agentsession.adapters.adk._replies import (
     DECLINED,
@@ -173,8 +173,8 @@ class Handover:
             response.response = recorded_result(settled)
         if call.kind == "auth_required":
             await self._credential(ctx, state, told, call, answer, secrets)
-            if call.adk_id in secrets:
-                response.response = dict(REDACTED_RESPONSE)
+            if isinstance(answer, ElicitationAnswer) and call.adk_id in secrets:
+                response.response = redacted_response(answer.content)
         told.respond(call, response, special=call.kind in ("tool_confirmation", "auth_required"))
         state.translator.resolve(call.request_id)
 

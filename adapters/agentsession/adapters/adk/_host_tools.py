@@ -16,10 +16,10 @@ from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
-from agentsession.adapters.adk._elicit import INLINE_INPUT
+from agentsession.adapters.adk._elicit import CREDENTIAL, INLINE_INPUT
 from agentsession.protocol import ToolDescriptor
 
-__all__ = ["HostTool", "InlineInput"]
+__all__ = ["AskedCredential", "HostTool", "InlineInput"]
 
 _ANY_OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
 
@@ -49,6 +49,17 @@ class HostTool(BaseTool):
         if live is None:
             return {"error": "blocked: this tool runs only in a session of the host"}
         return await live.tools.host_result(self, args, tool_context)
+
+
+class AskedCredential(BaseTool):
+    """The question for a credential, where the adapter puts it in ADK's place: a call that ADK's run ends on."""
+
+    def __init__(self) -> None:
+        super().__init__(name=CREDENTIAL, description="Asks for a credential.", is_long_running=True)
+
+    async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
+        """Nothing: the answer is a message of its own, as to a question of ADK's."""
+        return None
 
 
 class InlineInput(BaseTool):

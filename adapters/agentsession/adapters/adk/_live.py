@@ -298,7 +298,9 @@ class LiveRun:
         """The run is over: calls that an agent's own code made up, and that nobody answered, have no known outcome."""
         for call in self.state.translator.book.open_calls():
             request = self.ctx.open_request(call.request_id)
-            made_up = call.kind == "tool" and not self.state.offers(call.agent_id or "", call.name)
+            # What the gate has let run was made by a model, perhaps in another process, and asks for something now.
+            made_up = call.kind == "tool" and call.request_id not in self.state.begun
+            made_up = made_up and not self.state.offers(call.agent_id or "", call.name)
             if request is None or request.status == "waiting" or request.needs != "none" or not made_up:
                 continue
             response = ToolResponse(

@@ -78,6 +78,9 @@ class ModelCalls:
         is_child = context.session.id != state.adk_session_id
         if not is_child and self._step_waits(context):
             return LlmResponse(content=None)  # no event, no model call: the run ends, and is entered again
+        question = live.tools.questions.unheard(context, request) if not is_child else None
+        if question is not None:
+            return question
         stop = self._over_limit(is_child) or self._uncontrolled(request)
         if stop is not None:
             live.stop(*stop)

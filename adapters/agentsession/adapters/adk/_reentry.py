@@ -21,7 +21,7 @@ from google.genai import types
 
 from agentsession.adapters.adk._elicit import CONFIRMATION
 
-__all__ = ["GATE_HINT", "PLACEHOLDER", "confirmed", "is_gate", "is_placeholder_of_gate", "question_events"]
+__all__ = ["GATE_HINT", "PLACEHOLDER", "confirmed", "is_gate", "question_events"]
 
 GATE_HINT: Final = "agentsession: the host has granted this call"
 """The hint of a confirmation that only lets ADK enter a call again; nobody was asked by it."""
@@ -33,12 +33,6 @@ PLACEHOLDER: Final = {"status": "waiting for the host"}
 def is_gate(hint: str) -> bool:
     """Whether a confirmation is the adapter's own and not a question to a person."""
     return hint == GATE_HINT
-
-
-def is_placeholder_of_gate(event: AdkEvent, call_id: str | None) -> bool:
-    """Whether the event's response to this call only stands for one that is to come."""
-    asked = (event.actions.requested_tool_confirmations or {}).get(call_id or "")
-    return asked is not None and is_gate(asked.hint or "")
 
 
 def question_events(

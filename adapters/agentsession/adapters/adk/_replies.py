@@ -22,6 +22,7 @@ from agentsession.protocol import (
     ContentPart,
     ElicitationAnswer,
     ElicitationRequest,
+    ElicitationResponse,
     Event,
     Text,
     ToolDecision,
@@ -35,6 +36,7 @@ from agentsession.protocol import (
 __all__ = [
     "DECLINED",
     "NO_CREDENTIAL",
+    "confirmation_given",
     "confirmation_of",
     "elicitation_response",
     "function_response",
@@ -146,6 +148,24 @@ def confirmation_of(record: Sequence[Event], question_id: str, answer: Answer) -
         confirmed=True,
         payload=given if given is not None else asked.context if asked is not None else None,
     )
+
+
+def confirmation_given(record: Sequence[Event], request_id: str) -> ToolConfirmation | None:
+    """The yes that was given to a call, as its tool sees it; ``None``: nobody said yes, or nobody was asked."""
+    asked = {
+        event.request_id
+        for event in record
+        if isinstance(event, ElicitationRequest)
+        and event.kind == "tool_confirmation"
+        and event.tool_request_id == request_id
+    }
+    for event in reversed(record):
+        if isinstance(event, ElicitationResponse) and event.request_id in asked:
+            if event.action != "accept":
+                return None
+            answer = ElicitationAnswer(request_id=event.request_id, action="accept", content=event.content)
+            return confirmation_of(record, event.request_id, answer)
+    return None
 
 
 def granted_args(record: Sequence[Event], request_id: str) -> dict[str, Any] | None:

@@ -13,7 +13,15 @@ from google.genai import types
 
 from agentsession.adapters.adk._calls import Call, CallBook
 from agentsession.adapters.adk._content import parts_to_content
-from agentsession.adapters.adk._elicit import answer_of, asks, hint_of, kind_of, original_id, question_of
+from agentsession.adapters.adk._elicit import (
+    answer_of,
+    asks,
+    hint_of,
+    is_placeholder,
+    kind_of,
+    original_id,
+    question_of,
+)
 from agentsession.adapters.adk._errors import ABORTED_CODE, SEALED_CODE, SEALS
 from agentsession.adapters.adk._events import code_of, problem_event, with_marks
 from agentsession.adapters.adk._mcp_results import files_of
@@ -197,7 +205,7 @@ class Requests:
     def response(self, made: types.FunctionResponse, event: AdkEvent, common: dict[str, Any]) -> list[Event]:
         adk_id, name = made.id or "", repair_text(made.name or "")
         by_agent = common.get("source") != "host"
-        if by_agent and not event.error_code and _is_placeholder(adk_id, event):
+        if is_placeholder(event, adk_id):
             return []
         call = self.book.match(adk_id, name, event.invocation_id or "")
         if call is None:
@@ -280,15 +288,6 @@ def _streamed(buffer: MessageBuffer | None, adk_id: str, name: str) -> StreamedC
     if found is not None:
         found.matched = True
     return found
-
-
-def _is_placeholder(adk_id: str, event: AdkEvent) -> bool:
-    """Whether a response only says that its tool waits for a confirmation or a credential: the tool has not run."""
-    actions = event.actions
-    confirmations, credentials = actions.requested_tool_confirmations, actions.requested_auth_configs
-    if not adk_id or not (confirmations or credentials):
-        return False
-    return adk_id in (confirmations or {}) or adk_id in (credentials or {})
 
 
 def is_failure(response: object) -> bool:

@@ -18,8 +18,8 @@ from google.adk.sessions.base_session_service import BaseSessionService
 from google.adk.sessions.session import Session
 from google.genai import types
 
+from agentsession.adapters.adk._elicit import is_placeholder
 from agentsession.adapters.adk._errors import SEALED_CODE, SEALS
-from agentsession.adapters.adk._reentry import is_placeholder_of_gate
 
 __all__ = ["awaited_calls", "dangling_calls", "seal"]
 
@@ -30,7 +30,7 @@ def dangling_calls(session: Session) -> list[tuple[AdkEvent, list[types.Function
     for event in _apply_rewinds(session.events):
         # A response answers what came before it: nodes of a graph ask under the same id again and again.
         answered = {
-            response.id for response in event.get_function_responses() if not is_placeholder_of_gate(event, response.id)
+            response.id for response in event.get_function_responses() if not is_placeholder(event, response.id)
         }
         if answered:
             found = [(made, [call for call in calls if call.id not in answered]) for made, calls in found]

@@ -322,7 +322,7 @@ class AdkSessionState:
             tool = self.translator.book.get(call.tool_request_id or "")
             return tool is None or not tool.adk_id
         if call.kind != "tool":
-            return not call.adk_id  # asked by this adapter: a credential that a tool wants for the second time
+            return not call.adk_id  # asked by this adapter, in a run that alone knows of it
         if not call.adk_id:
             return True
         if request.status == "waiting" or call.needs == "result":

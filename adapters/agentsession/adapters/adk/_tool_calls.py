@@ -17,17 +17,17 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from google.adk.tools.base_tool import BaseTool
-from google.adk.tools.tool_confirmation import ToolConfirmation
 from google.adk.tools.tool_context import ToolContext
 
 from agentsession.adapters.adk._callbacks import may_change_args, may_change_result
 from agentsession.adapters.adk._hooked_calls import args_of_hook
-from agentsession.adapters.adk._host_tools import HostTool, InlineInput
+from agentsession.adapters.adk._host_tools import AskedCredential, HostTool, InlineInput
 from agentsession.adapters.adk._long_running import PENDING, is_first_word, outcome, waits_inside
 from agentsession.adapters.adk._mcp_results import without_exception
 from agentsession.adapters.adk._replies import (
     DECLINED,
     NO_CREDENTIAL,
+    confirmation_given,
     granted_args,
     tool_result,
 )
@@ -58,12 +58,10 @@ class ToolCalls:
 
     def __init__(self, live: LiveRun) -> None:
         self._live = live
-        self._questions = ToolQuestions(live)
+        self.questions = ToolQuestions(live)
         self._begun: set[str] = set()
         """Requests whose tool has been let run, or whose call was answered in its place."""
         self.unannounced = Unannounced(live)
-        self._entered_again: set[str] = set()
-        """Requests whose tool runs with a credential that came after ADK's run had ended on the question for it."""
         self._allowed: dict[str, dict[str, Any]] = {}
         """What each tool was let run with, by request id; the tool may change what it was given."""
         self._results: dict[str, dict[str, Any]] = {}
@@ -74,6 +72,8 @@ class ToolCalls:
     async def before(self, tool: BaseTool, args: Any, context: ToolContext) -> dict[str, Any] | None:
         """Before each tool call: ``None`` lets it run, an object answers the model instead."""
         live = self._live
+        if isinstance(tool, AskedCredential):
+            return {}  # not ``None``: a plugin or callback of the agent's author would be asked, and might answer it
         live.spans.open("tool", _key(tool, context), live.brackets.thread_at(context), inherit=False)
         try:
             await live.attached()
@@ -100,7 +100,7 @@ class ToolCalls:
         if not isinstance(args, dict):
             return {"error": f"the arguments of {tool.name} must be an object, not {type(args).__name__}"}
         if isinstance(tool, InlineInput):
-            return await self._questions.input(context)
+            return await self.questions.input(context)
         if steers_adk(tool):
             return _wrong_transfer(tool, args)
         if tool.name in STEERING_NAMES:
@@ -124,7 +124,7 @@ class ToolCalls:
         if confirmed is None and await tool.check_require_confirmation(args, context):
             if not self._live.ctx.is_open_request(request_id):
                 return {"error": "blocked: nobody was asked about this call"}
-            confirmed = await self._questions.confirmation(tool, request_id)
+            confirmed = await self.questions.confirmation(tool, request_id)
             if confirmed is None:
                 return {"error": DECLINED}
         context.tool_confirmation = confirmed  # ADK looks too, and would ask again
@@ -142,10 +142,10 @@ class ToolCalls:
         if request_id in state.resumed and request is not None:
             # It was let run before, asked for a credential, and the credential has come.
             state.resumed.discard(request_id)
-            self._entered_again.add(request_id)
+            state.begun.add(request_id)
+            self.questions.enter_again(context)
             self._take_args(args, granted_args(ctx.record, request_id))
-            if request.confirmation == "accept":
-                context.tool_confirmation = ToolConfirmation(confirmed=True)
+            context.tool_confirmation = confirmation_given(ctx.record, request_id)
             await self._let_run(request_id, args, context)
             return None
         if request_id in self._begun:
@@ -154,10 +154,12 @@ class ToolCalls:
         needs = request.needs if request is not None else call.needs if call is not None else ""
         if call is not None and call.hidden:
             return {"error": "blocked: this call must not run"}
-        confirmed = state.confirmed.pop(request_id, None)
+        # A grant or a yes that came after its wait had gone with the run.
+        granted, confirmed = state.granted.pop(request_id, None), state.confirmed.pop(request_id, None)
+        if granted is not None or confirmed is not None:
+            self.questions.enter_again(context)
         if needs == "grant":
-            # A grant that came after its wait had gone with the run, or one to wait for.
-            answer: Answer | None = state.granted.pop(request_id, None) or await live.wait(request_id)
+            answer: Answer | None = granted or await live.wait(request_id)
             instead = {"error": "blocked: this call was answered before"} if answer is None else tool_result(answer)
             if request_id in self._begun:  # another call under the same id has taken the answer meanwhile
                 return {"error": "blocked: this call was answered before"}
@@ -183,7 +185,7 @@ class ToolCalls:
             context.tool_confirmation = confirmed
         elif await tool.check_require_confirmation(args, context) or (needs != "grant" and state.gates_tools):
             # The last: it declares that it always asks, so nobody was asked for a grant, whatever it says now.
-            context.tool_confirmation = await self._questions.confirmation(tool, request_id)
+            context.tool_confirmation = await self.questions.confirmation(tool, request_id)
             if context.tool_confirmation is None:
                 return {"error": DECLINED}
         elif self.unannounced.known(context) is None:
@@ -241,6 +243,8 @@ class ToolCalls:
     ) -> dict[str, Any] | None:
         """After each tool call: a question from inside the tool is asked here, then the tool runs again."""
         live = self._live
+        if isinstance(tool, AskedCredential):
+            return {}
         try:
             await live.attached()
             changed = await self._ask_from_inside(tool, args, context)
@@ -257,7 +261,7 @@ class ToolCalls:
         asked = context.actions.requested_auth_configs.get(context.function_call_id or "")
         if asked is not None:
             if request_id is not None:
-                live.state.credential_keys[request_id] = asked.credential_key
+                self.questions.left_to_adk(request_id, asked, context)
         else:
             told = changed if changed is not None else result
             live.state.vault.used((context.session.id, context.function_call_id), is_failure(told))
@@ -293,6 +297,7 @@ class ToolCalls:
             deferred = parked or getattr(tool, "_defers_response", False) or may_change_result(context)
             if request_id is not None and not deferred and self.unannounced.known(context) is None:
                 self._results[request_id] = shown
+        self.questions.see_end_of_call()
         span = live.spans.find("tool", _key(tool, context))
         if span is not None:
             live.brackets.end_children(span)
@@ -304,15 +309,13 @@ class ToolCalls:
         """Put the questions that a tool asked while it ran; the result of its last run, ``None`` if it asked nothing.
 
         ADK would end its run on them: an AgentTool loses the question then, and a pipeline the rest of its steps.
-        Only a credential of an agent that can be resumed is asked by ADK itself, because that survives the process; and
-        only the first time, because ADK does not hear a tool that finds what it was given of no use and asks again.
+        Only a credential of an agent that can be resumed is left to ADK, because that survives the process.
         """
         changed: dict[str, Any] | None = None
         request_id = self._known_request(context)
         inline = not self._is_of_session(context) or not self._live.state.is_resumable
-        inline = inline or request_id in self._entered_again
         while True:
-            told = await self._questions.from_inside(tool, request_id, context, inline=inline)
+            told = await self.questions.from_inside(tool, request_id, context, inline=inline)
             if not isinstance(told, bool):
                 return told
             if request_id is None or not told:

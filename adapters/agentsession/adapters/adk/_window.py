@@ -2,7 +2,7 @@
 
 Not for: keeping sessions (``_sessions.py``); what the agents tell (``_window_proof.py``). Rules carried: none of the
 contract's; that the model loses nothing. May import: google.adk, google.genai types, opentelemetry's
-API, ``_reentry``.
+API, ``_elicit``.
 
 ADK reads the whole history before each model call: it filters, pairs calls with results, drops what was rewound, and
 copies what is left. All of that works on groups of events that belong together: an invocation, a call and its results,
@@ -31,7 +31,7 @@ from google.genai import types
 from opentelemetry import _logs, trace
 from pydantic import PrivateAttr
 
-from agentsession.adapters.adk._reentry import is_placeholder_of_gate
+from agentsession.adapters.adk._elicit import is_placeholder
 
 __all__ = ["History", "WindowedSession", "put_older"]
 
@@ -118,7 +118,7 @@ class History:
             self._open[call.id or ""] = at
         for response in event.get_function_responses():
             self._group(f"c {response.id}", at)
-            if not is_placeholder_of_gate(event, response.id):
+            if not is_placeholder(event, response.id):
                 self._open.pop(response.id or "", None)
 
     def _decides(self, event: AdkEvent) -> bool:
