@@ -220,13 +220,18 @@ def test_an_abort_cancels_the_question() -> None:
     assert sealed.action == "cancel"
 
 
-def test_a_tool_whose_confirmation_was_declined_is_denied() -> None:
+@pytest.mark.parametrize(
+    ("said", "is_error"), [({"error": "This tool call is rejected."}, True), ({"status": "rejected"}, False)]
+)
+def test_a_tool_whose_confirmation_was_declined_is_denied(said: dict[str, Any], is_error: bool) -> None:
+    """A tool that asks from inside is told of the no by ADK, and says so in its own words."""
     translator, _ = asked(CONFIRMATION, CONFIRM_ARGS)
     answered(translator, CONFIRMATION, {"confirmed": False})
 
-    made: list[Event] = feed(responded("rm", "c1", {"error": "This tool call is rejected."}), translator=translator)
+    made: list[Event] = feed(responded("rm", "c1", said), translator=translator)
 
-    assert only(ToolResponse, made).status == "denied"
+    response = only(ToolResponse, made)
+    assert (response.status, response.is_error, response.data) == ("denied", is_error, said)
 
 
 def test_a_constant_interrupt_id_makes_two_requests() -> None:

@@ -231,8 +231,8 @@ class Requests:
         if code_of(event.error_code) == ABORTED_CODE:
             # ADK says "aborted" of all; a call that only waited for the host never began.
             status = "cancelled" if call.needs == "result" else "unknown"
-        elif failed and call.declined:
-            status = "denied"
+        elif call.declined:
+            status = "denied"  # also where its tool was told of the no, and words that as no error
         elif code_of(event.error_code) == SEALED_CODE and data in SEALS.values():
             status = next(status for status, told in SEALS.items() if told == data)
             body.pop("data", None)  # what the model is told in the place of a result
