@@ -20,6 +20,7 @@ events. Sub-agents (:class:`Parallel`) wait inside in either case, so what they 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
@@ -137,7 +138,10 @@ class Think:
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """A tool call. ``needs`` result: the host runs it. Grant: ``run`` is called after the grant. None: at once."""
+    """A tool call. ``needs`` result: the host runs it. Grant: ``run`` is called after the grant. None: at once.
+
+    What ``run`` gives may be awaitable: it is then awaited.
+    """
 
     name: str
     args: Mapping[str, Any] | None = dataclasses.field(default_factory=dict)
@@ -161,7 +165,8 @@ class Call:
             return
         args = dict(request.args or {}) if answer is None or answer.args is None else dict(answer.args)
         try:
-            data = to_json(self.run(args) if self.run is not None else {"ok": True})
+            given = self.run(args) if self.run is not None else {"ok": True}
+            data = to_json(await given if inspect.isawaitable(given) else given)
         except Exception as error:  # noqa: BLE001 - a tool's failure is a result that the model reads
             failed = {"error": type(error).__name__}
             await ctx.respond(request, failed, is_error=True, status="failed")

@@ -1,0 +1,157 @@
+"""What a run of the suite found: a verdict for every rule, and what it adds up to.
+
+Not for: finding it (``engine.py``, ``runner.py``) or showing it (``report``). Rules carried: none.
+May import: ``agentsession.protocol``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from agentsession.protocol import RULES, AgentDescriptor, Level, Rule
+
+__all__ = ["LEVELS", "Evidence", "LevelScore", "Report", "Result", "Status"]
+
+LEVELS: Final[tuple[Level, ...]] = ("core", "interactive", "durable", "full")
+"""The levels, each of which asks for the ones before."""
+
+
+class Status(enum.StrEnum):
+    """The verdict on one rule."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    EXPECTED_FAIL = "expected-fail"
+    """It fails, and the file of expected failures says so, with a reason."""
+    UNEXPECTED_PASS = "unexpected-pass"
+    """It passes although a failure is expected: the entry is stale, and that fails the run."""
+    NOT_APPLICABLE = "n/a"
+    """The descriptor does not declare what the rule is about, and the executor says so when it is asked."""
+    NOT_RUN = "not-run"
+    """It could not be tried: counts against the executor, for nobody knows."""
+    HARNESS_ERROR = "harness-error"
+    """The harness broke, not the executor."""
+
+    @property
+    def is_good(self) -> bool:
+        """Whether a run with this verdict may pass."""
+        return self in (Status.PASS, Status.EXPECTED_FAIL, Status.NOT_APPLICABLE)
+
+    @property
+    def counts(self) -> bool:
+        """Whether the rule is one of those that the headline counts."""
+        return self is not Status.NOT_APPLICABLE
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Evidence:
+    """One line of what a failure shows: an event of the record, a call of the host, or a remark."""
+
+    text: str
+    event: Mapping[str, Any] | None = None
+    """The event as it is on the wire."""
+    is_break: bool = False
+    """This is where the rule was broken."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Result:
+    """The verdict on one rule, or on what one record or scenario shows of it."""
+
+    rule: str
+    status: Status
+    message: str = ""
+    """What was wrong, for the author of the executor; empty for a pass."""
+    evidence: tuple[Evidence, ...] = ()
+    """The shortest stretch that shows it."""
+    scenario: str = ""
+    """The scenario that found it."""
+
+    @property
+    def sentence(self) -> str:
+        """What the rule asks."""
+        return RULES[self.rule].sentence
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LevelScore:
+    """What the rules of one level add up to."""
+
+    level: Level
+    passed: int
+    applicable: int
+    results: tuple[Result, ...]
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether the executor declares anything that the level is about."""
+        return self.applicable > 0
+
+    @property
+    def is_good(self) -> bool:
+        return all(result.status.is_good for result in self.results)
+
+    def __str__(self) -> str:
+        return f"{self.level.capitalize()} {self.passed}/{self.applicable}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """One run of the suite over one executor."""
+
+    target: str
+    """What was run, as the command names it."""
+    descriptor: AgentDescriptor | None
+    results: tuple[Result, ...]
+    """One for each rule, in the order of the table."""
+    seed: int
+    seconds: float
+    version: str
+    """Of the contract."""
+
+    def scores(self) -> list[LevelScore]:
+        """Every level, also those of which nothing applies."""
+        return [self._score(level) for level in LEVELS]
+
+    def _score(self, level: Level) -> LevelScore:
+        own = tuple(result for result in self.results if RULES[result.rule].level == level)
+        counted = [result for result in own if result.status.counts]
+        passed = sum(result.status in (Status.PASS, Status.UNEXPECTED_PASS) for result in counted)
+        return LevelScore(level, passed, len(counted), own)
+
+    @property
+    def reached(self) -> Level | None:
+        """The highest level all of whose rules, and those of the levels before, hold."""
+        found: Level | None = None
+        for score in self.scores():
+            if any(result.status not in (Status.PASS, Status.NOT_APPLICABLE) for result in score.results):
+                break
+            if score.is_declared:
+                found = score.level
+        return found
+
+    @property
+    def exit_code(self) -> int:
+        """0: all is well. 1: something fails, passes unexpectedly or was not run. 6: the harness broke, nothing ran."""
+        statuses = [result.status for result in self.results]
+        ran = any(status in (Status.PASS, Status.FAIL, Status.EXPECTED_FAIL) for status in statuses)
+        if Status.HARNESS_ERROR in statuses or not ran:
+            return 6
+        return 0 if all(status.is_good for status in statuses) else 1
+
+    def of(self, *statuses: Status) -> list[Result]:
+        """The results with one of these verdicts."""
+        return [result for result in self.results if result.status in statuses]
+
+    def headline(self) -> str:
+        """Such as ``Core 24/24, Interactive 17/17``."""
+        return ", ".join(str(score) for score in self.scores() if score.is_declared)
+
+
+def rules_of(ids: Iterable[str] | None) -> Sequence[Rule]:
+    """The rules of these ids, or all, in the order of the table."""
+    wanted = None if ids is None else set(ids)
+    return [rule for rule in RULES.values() if wanted is None or rule.id in wanted]

@@ -1,0 +1,327 @@
+"""What a scenario works with: executors that play scripts, the sessions that it opened, and a look at their records.
+
+Not for: rules (``scenarios`` holds them) or verdicts (``runner.py``). Rules carried: none.
+May import: ``agentsession.protocol``, anyio, ``engine``, ``harness``, ``script``.
+
+Nothing here sleeps: every wait is for an event of the executor's, and the runner bounds them all.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
+
+from agentsession.conformance.engine import Break, check, evidence_of
+from agentsession.conformance.harness import Harness, MortalStore, Play
+from agentsession.conformance.results import Evidence, Result
+from agentsession.conformance.script import Script, Step
+from agentsession.protocol import (
+    AgentExecutor,
+    AgentSession,
+    AgentSessionError,
+    Event,
+    EventStream,
+    ExecutionOptions,
+    HostCapabilities,
+    OpenOptions,
+    PendingRequest,
+    StreamEnd,
+)
+
+__all__ = ["SCENARIOS", "CannotPlay", "HarnessBroke", "Scenario", "Scene", "Stage", "scenario", "scene_of"]
+
+E = TypeVar("E", bound=Event)
+
+
+class CannotPlay(Exception):
+    """The harness says that it cannot play a step of the script."""
+
+
+class HarnessBroke(Exception):
+    """The harness could not make or enter an executor."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Scenario:
+    """One course of events that shows whether rules hold."""
+
+    name: str
+    rules: tuple[str, ...]
+    """The rules that hold if it runs to its end; what it fails to do counts against the first."""
+    needs: frozenset[str]
+    """The capabilities that it takes; without one of them it does not apply."""
+    play: Callable[[Scene], Awaitable[None]]
+
+
+SCENARIOS: dict[str, Scenario] = {}
+"""All scenarios by name, in the order in which their modules define them; ``scenarios`` fills it."""
+
+
+def scenario(*rules: str, needs: Collection[str] = ()) -> Callable[[Callable[[Scene], Awaitable[None]]], Scenario]:
+    """Register a coroutine function over a :class:`Scene` as the scenario of these rules."""
+
+    def register(play: Callable[[Scene], Awaitable[None]]) -> Scenario:
+        name = play.__name__
+        if name in SCENARIOS:
+            raise ValueError(f"two scenarios are called {name}")
+        made = SCENARIOS[name] = Scenario(name, rules, frozenset(needs), play)
+        return made
+
+    return register
+
+
+class Stage:
+    """One entered executor that plays a script."""
+
+    def __init__(self, scene: Scene, executor: AgentExecutor, play: Play) -> None:
+        self.scene = scene
+        self.executor = executor
+        self.play = play
+        self.sessions: list[AgentSession] = []
+        self._dead = False
+        self._leaving = anyio.Event()
+        self._left = anyio.Event()
+
+    def options(self, *, kinds: Collection[str] | None = None, **execution: Any) -> OpenOptions:
+        """How the suite opens a session: the host's tools of the script are declared, own tools are granted by it."""
+        script = self.play.script
+        given: dict[str, Any] = {"tools": script.host_tools() or None}
+        if any(call.needs == "grant" for call in script.calls()):
+            given["host_tool_execution"] = True
+        given |= execution
+        return OpenOptions(
+            host=HostCapabilities(elicitation_kinds=None if kinds is None else list(kinds)),
+            execution=ExecutionOptions(**{name: value for name, value in given.items() if value is not None}),
+        )
+
+    async def open(self, options: OpenOptions | None = None) -> AgentSession:
+        """A new session, whose record is checked at the end of the scenario."""
+        return self._keep(await self.executor.open(options or self.options(), store=self.play.store))
+
+    async def load(self, session_id: str, options: OpenOptions | None = None) -> AgentSession:
+        """A stored session."""
+        return self._keep(await self.executor.load(session_id, options or self.options(), store=self.play.store))
+
+    def keep(self, session: AgentSession) -> AgentSession:
+        """Have the record of a session checked that was opened in another way, such as a fork."""
+        return self._keep(session)
+
+    def _keep(self, session: AgentSession) -> AgentSession:
+        self.sessions.append(session)
+        return session
+
+    async def reached(self, mark: str) -> None:
+        """Wait until the agent has come to a mark of the script."""
+        await self.play.reached(mark)
+
+    def release(self, mark: str) -> None:
+        """Let the agent go on from a mark."""
+        self.play.release(mark)
+
+    async def kill(self) -> None:
+        """End the executor as the death of its process would."""
+        self._dead = True
+        self.scene.drop(self)
+        await self.scene.harness.kill(self.executor, self.play)
+        await self.leave()
+
+    async def again(self) -> Stage:
+        """A new executor of the same script that finds what this one left."""
+        return await self.scene.enter(self.play.again())
+
+    async def leave(self) -> None:
+        """Leave the executor, and wait until it is left."""
+        self._leaving.set()
+        await self._left.wait()
+
+    async def hold(self, *, task_status: TaskStatus[None]) -> None:
+        """Enter the executor and stay in it until it is left: it is entered and left in one task, as it may ask.
+
+        What a killed executor still wants to say is of no interest.
+        """
+        entered = False
+        try:
+            async with self.executor:
+                entered = True
+                task_status.started()
+                await self._leaving.wait()
+        except (Exception, BaseExceptionGroup) as error:
+            if not entered:
+                raise HarnessBroke(f"{type(error).__name__}: {error}") from error
+            if not self._dead:
+                raise
+        finally:
+            self._left.set()
+
+
+class Scene:
+    """One scenario while it runs."""
+
+    def __init__(self, harness: Harness, folder: Path, group: TaskGroup, secrets: Collection[str] = ()) -> None:
+        """``group``: where the executors are held open."""
+        self.harness = harness
+        self._group = group
+        self.secrets = list(secrets)
+        """Texts that must appear in no event of this scenario."""
+        self._folder = folder
+        self._stages: list[Stage] = []
+        self._folders = 0
+        self._seen: dict[str, dict[int, Event]] = {}
+        """What streams gave, by session and seq: a record that is read later lacks what is ephemeral."""
+
+    # -- executors and sessions ---------------------------------------------------------------------------------------
+
+    async def stage(self, *turns: Sequence[Step]) -> Stage:
+        """Enter an executor that plays these turns.
+
+        Raises:
+            CannotPlay: the harness cannot play one of the steps.
+            HarnessBroke: it could not make the executor.
+        """
+        script = Script.of(*turns)
+        missing = script.needed - set(self.harness.plays)
+        if missing:
+            raise CannotPlay(f"the harness does not play: {', '.join(sorted(missing))}")
+        self._folders += 1
+        folder = self._folder / f"stage{self._folders}"
+        folder.mkdir()
+        return await self.enter(Play(script, folder, MortalStore()))
+
+    async def enter(self, play: Play) -> Stage:
+        """Enter an executor for a play."""
+        try:
+            executor = self.harness.executor(play)
+        except Exception as error:
+            raise HarnessBroke(f"{type(error).__name__}: {error}") from error
+        stage = Stage(self, executor, play)
+        await self._group.start(stage.hold)
+        self._stages.append(stage)
+        return stage
+
+    def drop(self, stage: Stage) -> None:
+        """Check no record of this stage, and do not leave it again: it was killed."""
+        self._stages.remove(stage)
+
+    async def opened(self, *turns: Sequence[Step], **options: Any) -> tuple[Stage, AgentSession]:
+        """A stage and one session on it."""
+        stage = await self.stage(*turns)
+        return stage, await stage.open(stage.options(**options))
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    async def read(self, stream: EventStream) -> list[Event]:
+        """All events of a stream; the last is its end."""
+        events: list[Event] = []
+        async with stream:
+            async for event in stream:
+                events.append(self.saw(event))
+        ended = bool(events) and isinstance(events[-1], StreamEnd)
+        self.expect(ended, "LIFE-08", "an iterator ended before stream_end", events)
+        return events
+
+    def saw(self, event: E) -> E:
+        """Keep an event that a stream gave, for the check of the record."""
+        self._seen.setdefault(event.session_id, {})[event.seq] = event
+        return event
+
+    async def record(self, session: AgentSession) -> list[Event]:
+        """The record of a session so far."""
+        async with session.events() as reader:
+            return [event async for event in reader]
+
+    async def until(self, stream: EventStream, kind: type[E]) -> E:
+        """Read a stream up to the first event of a kind."""
+        async for event in stream:
+            self.saw(event)
+            if isinstance(event, kind):
+                return event
+        raise Break("LIFE-08", f"the stream ended without a {kind.__name__}")
+
+    def end(self, events: Sequence[Event], reason: str, rule: str) -> StreamEnd:
+        """The stream's end, which must have this reason."""
+        end = events[-1]
+        assert isinstance(end, StreamEnd)
+        self.expect(end.reason == reason, rule, f"the stream ended {end.reason}, not {reason}", events)
+        return end
+
+    def pending(self, session: AgentSession, count: int, rule: str) -> list[PendingRequest]:
+        """What waits, which must be so many."""
+        waiting = list(session.pending)
+        self.expect(len(waiting) == count, rule, f"{len(waiting)} requests wait, not {count}", waiting)
+        return waiting
+
+    # -- judging ------------------------------------------------------------------------------------------------------
+
+    def expect(self, holds: bool, rule: str, message: str, events: Sequence[Event] = (), remark: str = "") -> None:
+        """Raises :class:`Break` of ``rule`` unless it holds; ``events`` are what came before, for the report."""
+        if not holds:
+            raise Break(rule, message, evidence_of(events, remark=remark or f"<- here: {message}"))
+
+    async def refused(
+        self, call: Callable[[], Awaitable[object]], error: type[AgentSessionError], rule: str, what: str
+    ) -> AgentSessionError:
+        """The error that a call must raise."""
+        try:
+            await call()
+        except error as raised:
+            return raised
+        except AgentSessionError as raised:
+            raise Break(
+                rule, f"{what} raised {type(raised).__name__}, not {error.__name__}", [Evidence(str(raised))]
+            ) from raised
+        raise Break(rule, f"{what} raised nothing", [Evidence(f"host -> {what}", is_break=True)])
+
+    def ran(self, stage: Stage, *wanted: tuple[str, dict[str, Any]], rule: str) -> None:
+        """The bodies of own tools that have begun, which must be these in any order."""
+        got = sorted(((run.name, dict(run.args)) for run in stage.play.runs), key=repr)
+        expected = sorted(wanted, key=repr)
+        self.expect(got == expected, rule, f"the tools that ran are {got}, not {expected}")
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    async def finish(self) -> list[Result]:
+        """What the records of all sessions show."""
+        found: list[Result] = []
+        for stage in self._stages:
+            for session in stage.sessions:
+                found += await self._checked(session)
+        return found
+
+    async def _checked(self, session: AgentSession) -> Iterable[Result]:
+        complete = session.state != "running"
+        try:
+            stored = await self.record(session)
+        except AgentSessionError:
+            if session.state != "closed":
+                raise
+            stored, complete = [], False  # a closed session need not say more than it did
+        events = {**self._seen.get(session.session_id, {}), **{event.seq: event for event in stored}}
+        record = [events[seq] for seq in sorted(events)]
+        if not record or record[0].seq != 1:
+            return []
+        return check(record, session.descriptor, secrets=self.secrets, complete=complete)
+
+    async def aclose(self) -> None:
+        """Leave every executor."""
+        with anyio.CancelScope(shield=True):
+            while self._stages:
+                await self._stages.pop().leave()
+
+
+@asynccontextmanager
+async def scene_of(harness: Harness) -> AsyncIterator[Scene]:
+    """A scene in a folder of its own; everything is left and removed at the end."""
+    with tempfile.TemporaryDirectory() as folder:
+        async with anyio.create_task_group() as group:
+            scene = Scene(harness, Path(folder), group)
+            try:
+                yield scene
+            finally:
+                await scene.aclose()
