@@ -58,8 +58,9 @@ class AdkSessions(BaseExecutor):
         """The adapter's side of a session; made when it is first asked for."""
         raise NotImplementedError
 
-    def _key(self, session_id: str, user_id: str) -> RecordKey:
-        key = super()._key(session_id, user_id)
+    def record_key(self, session_id: str, user_id: str) -> RecordKey:
+        """What a session is kept under; ADK's services cannot keep every id."""
+        key = super().record_key(session_id, user_id)
         check_adk_ids(key)
         return key
 
@@ -116,9 +117,9 @@ class AdkSessions(BaseExecutor):
                 got="ephemeral=True",
                 fix="adopt it with a store or without one; delete it when it is not needed any more",
             )
-        self._check_options(options)
+        options = self.opener.checked(options)
         check_host_tools(options.execution.tools or (), self.descriptor)
-        key = self._key(session_id, options.user_id)
+        key = self.record_key(session_id, options.user_id)
         found = await self._history.get(key.user_id, key.session_id)
         if found is None:
             raise SessionNotFound(
@@ -132,8 +133,16 @@ class AdkSessions(BaseExecutor):
 
         events = adopted_record(found, self.descriptor)
         kept = store or self.store
-        return await self._begin_from(
-            key, events, options, kept, hooks, ready, reserved_seq=events[-1].seq, reason="adopted", is_new=False
+        return await self.opener.begin(
+            key,
+            options,
+            kept,
+            hooks,
+            ready,
+            events=events,
+            reserved_seq=events[-1].seq,
+            reason="adopted",
+            is_new=False,
         )
 
     async def adoptable(self, user_id: str = "local", *, store: RecordStore | None = None) -> list[str]:

@@ -1,8 +1,7 @@
 """The executor base class: an author writes one coroutine, the rest of the contract comes from here.
 
-Not for: the session's calls (``_session.py``). Rules carried: LIFE-09, LIFE-13, PER-01, PER-04 to PER-06,
-SEC-01.
-May import: ``agentsession.protocol``, anyio, the modules beside it.
+Not for: the session's calls (``_session.py``), how sessions begin (``_opening.py``).
+Rules carried: LIFE-09, LIFE-13, SEC-01. May import: ``agentsession.protocol``, anyio, the modules beside it.
 
 ::
 
@@ -23,10 +22,8 @@ from __future__ import annotations
 
 import inspect
 import logging
-import os
-import secrets
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Mapping, Sequence
+from contextlib import nullcontext
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
@@ -37,22 +34,18 @@ from agentsession.adapters.base._arguments import need
 from agentsession.adapters.base._clock import Milliseconds
 from agentsession.adapters.base._context import RunContext
 from agentsession.adapters.base._keeping import KeptRuns
-from agentsession.adapters.base._limits import check_limits, deadline_ms
+from agentsession.adapters.base._opening import SessionOpener, new_owner
 from agentsession.adapters.base._rewinding import rewind_session
 from agentsession.adapters.base._run import Outcome, Run
 from agentsession.adapters.base._session import BaseSession
-from agentsession.adapters.base._stamping import restamp
 from agentsession.protocol import (
-    PROTOCOL_VERSION,
     AgentDescriptor,
     AgentSessionError,
     AgentStart,
     Answer,
     ConfigurationError,
-    CursorGone,
     Error,
     Event,
-    Initialize,
     InvalidInput,
     LifecycleInterceptor,
     MessageInput,
@@ -64,19 +57,12 @@ from agentsession.protocol import (
     RecordStore,
     RequestState,
     RunEnded,
-    SessionBusy,
     SessionConfig,
-    SessionExists,
-    SessionMachine,
-    SessionNotFound,
-    SessionUpdate,
     StreamEnd,
     ToolGrant,
     Unimplemented,
     check_id,
     check_schema,
-    check_version,
-    is_ephemeral,
 )
 
 __all__ = ["BaseExecutor", "RunResult"]
@@ -140,6 +126,8 @@ class BaseExecutor:
         self.now = now
         self._group: TaskGroup | None = None
         self._sessions: dict[RecordKey, BaseSession] = {}
+        self.opener = SessionOpener(self, self._sessions)
+        """What makes them."""
 
     # -- what an author writes ----------------------------------------------------------------------------------------
 
@@ -355,62 +343,7 @@ class BaseExecutor:
         hooks: LifecycleInterceptor | None = None,
     ) -> BaseSession:
         """Start a session (see ``AgentExecutor.open``)."""
-        self.task_group  # noqa: B018  # raises when the executor is not entered
-        options = need(options or OpenOptions(), OpenOptions, "options argument", "pass OpenOptions(...)")
-        self._check_options(options)
-        key = self._key(_session_id(options), options.user_id)
-        self._check_not_open(key)
-        kept = None if options.execution.ephemeral else (store or self.store)
-        owner = self._owner()
-        session = BaseSession(self, key, options, kept, owner, hooks)
-        self._sessions[key] = session
-        if kept is not None:
-            try:
-                await kept.create(key)
-            except BaseException:
-                self.forget(session)
-                raise
-        async with self._starting(session, kept, is_new=True):
-            if kept is not None:
-                await kept.lock(key, owner)
-            session.recorder.record(
-                Initialize(
-                    protocol_version=PROTOCOL_VERSION,
-                    workspace=options.workspace,
-                    config_schema=self.descriptor.config_schema,
-                    descriptor=self.descriptor,
-                    agent_id=self.descriptor.name,
-                    source="host",
-                )
-            )
-            if options.execution.state:
-                session.recorder.record(SessionUpdate(state_delta=options.execution.state, source="host"))
-            await self.on_open(session)
-            session.hooked()
-            await session.fire_start("opened")
-            await session.stored()
-        return session
-
-    @asynccontextmanager
-    async def _starting(self, session: BaseSession, made: RecordStore | None, *, is_new: bool) -> AsyncIterator[None]:
-        """If the session cannot be started, close it and remove the record that was ``made`` for it.
-
-        ``is_new``: what the agent behind keeps of it begins with it, and is removed too, once that has been made.
-        """
-        key = session.recorder.key
-        try:
-            yield
-        except BaseException:
-            with anyio.CancelScope(shield=True):
-                try:
-                    await session.aclose()
-                    if is_new and session.is_hooked:
-                        await self.on_delete(key)
-                    if made is not None:
-                        await made.delete(key)
-                except Exception:  # logged; why it could not be started is what the caller must hear
-                    _logger.exception("session %s: what was begun could not be removed", key.session_id)
-            raise
+        return await self.opener.open(options, store, hooks)
 
     async def load(
         self,
@@ -422,60 +355,20 @@ class BaseExecutor:
     ) -> BaseSession:
         """Open a stored session (see ``AgentExecutor.load``). Rules: PER-01, PER-04."""
         self._require("load")
-        options = need(options or OpenOptions(), OpenOptions, "options argument", "pass OpenOptions(...)")
-        self._check_options(options)
-        return await self._load(session_id, options, store, hooks)
-
-    async def _load(
-        self,
-        session_id: str,
-        options: OpenOptions,
-        store: RecordStore | None,
-        hooks: LifecycleInterceptor | None = None,
-    ) -> BaseSession:
-        kept = self._store_or_raise(store)
-        key = self._key(session_id, options.user_id)
-        owner = self._owner()
-        session = BaseSession(self, key, options, kept, owner, hooks)
-        await kept.lock(key, owner)
-        if key in self._sessions:  # one that is not kept in this store: two under one key could not both be closed
-            await kept.unlock(key, owner)
-            raise SessionBusy(f"session {session_id} is open here, without this store", fix="close that one first")
-        self._sessions[key] = session
-        async with self._starting(session, None, is_new=False):
-            info = await kept.info(key)
-            events = await kept.read(key)
-            if not events or not isinstance(events[0], Initialize):
-                raise SessionNotFound(
-                    f"session {session_id} has no beginning: its opening was cut off",
-                    where=f"user {options.user_id}, agent {self.descriptor.name}",
-                    fix="delete it, and open a new session",
-                )
-            check_version(events[0].protocol_version)
-            self.check_record(events)
-            session.recorder.load(events, info.reserved_seq, owner[-4:])
-            session.steers.restore()
-            session.ending.repair()
-            await session.stored()
-            await self.on_load(session)
-            session.hooked()
-            await session.fire_start("loaded")
-            if session.state == "input_required" and session.machine.turn_id is not None:
-                session.limits.watch_deadline(session.machine.turn_id, options.execution)
-        return session
+        return await self.opener.load(session_id, self.opener.checked(options), store, hooks)
 
     async def list(self, user_id: str = "local", *, store: RecordStore | None = None) -> Sequence[RecordInfo]:
         """The user's stored sessions with this agent, newest first."""
         self._require("list")
-        return await self._store_or_raise(store).list(self.descriptor.name, check_id(user_id, "user id"))
+        return await self.opener.store_of(store).list(self.descriptor.name, check_id(user_id, "user id"))
 
     async def delete(self, session_id: str, user_id: str = "local", *, store: RecordStore | None = None) -> None:
         """Remove a stored session and all it holds."""
         self._require("delete")
-        kept = self._store_or_raise(store)
-        key = self._key(session_id, user_id)
+        kept = self.opener.store_of(store)
+        key = self.record_key(session_id, user_id)
         await kept.info(key)
-        owner = self._owner()
+        owner = new_owner()
         await kept.lock(key, owner)
         try:
             await self.on_delete(key)
@@ -494,71 +387,7 @@ class BaseExecutor:
     ) -> BaseSession:
         """Copy the record up to seq ``at`` under a new id; what is pending there is settled in the fork. PER-05."""
         self._require("fork")
-        options = need(options or OpenOptions(), OpenOptions, "options argument", "pass OpenOptions(...)")
-        self._check_options(options)
-        kept = self._store_or_raise(store)
-        source = self._key(session_id, options.user_id)
-        info = await kept.info(source)
-        if at > info.reserved_seq:
-            raise CursorGone(
-                f"seq {at} is beyond the record", where=f"session {session_id}", expected=f"up to {info.last_seq}"
-            )
-        key = self._key(_session_id(options), options.user_id)
-        events = [event for event in await kept.read(source) if event.seq <= at]
-        copied = [restamp(event, session_id=key.session_id) for event in events]
-        if not events or SessionMachine.fold(copied).state == "running":
-            raise InvalidInput(
-                f"session {session_id} cannot be forked at seq {at}",
-                got="a stream is open there" if events else "nothing is there",
-                fix="fork at the seq of a stream_end",
-            )
-
-        async def forked(session: BaseSession) -> None:
-            session.ending.settle_fork()
-            await session.stored()
-            await self.on_fork(source, session, at)
-
-        return await self._begin_from(key, copied, options, kept, hooks, forked, reserved_seq=at, reason="forked")
-
-    async def _begin_from(
-        self,
-        key: RecordKey,
-        events: Sequence[Event],
-        options: OpenOptions,
-        kept: RecordStore | None,
-        hooks: LifecycleInterceptor | None,
-        ready: Callable[[BaseSession], Awaitable[None]],
-        *,
-        reserved_seq: int,
-        reason: str,
-        is_new: bool = True,
-    ) -> BaseSession:
-        """Start a new session whose record begins with ``events``; ``ready`` does what the agent behind needs.
-
-        ``is_new``: what the agent behind keeps of it is made by that.
-        """
-        owner = self._owner()
-        session = BaseSession(self, key, options, kept, owner, hooks)
-        session.recorder.load(events, reserved_seq, owner[-4:])
-        session.steers.restore()
-        self._check_not_open(key)
-        self._sessions[key] = session
-        if kept is not None:
-            try:
-                await kept.create(key)
-            except BaseException:
-                self.forget(session)
-                raise
-        async with self._starting(session, kept, is_new=is_new):
-            if kept is not None:
-                await kept.lock(key, owner)
-                durable = [event for event in events if not is_ephemeral(event)]
-                await kept.append(key, durable, reserved_seq=session.recorder.seq)
-            await ready(session)
-            session.hooked()
-            await session.stored()
-            await session.fire_start(reason)
-        return session
+        return await self.opener.fork(session_id, at, options, store, hooks)
 
     async def rewind(
         self, session_id: str, to: int, user_id: str = "local", *, store: RecordStore | None = None
@@ -566,32 +395,19 @@ class BaseExecutor:
         """Take back what came after seq ``to`` (see ``AgentExecutor.rewind``). PER-06."""
         self._require("rewind")
         to = need(to, int, "seq", "pass the seq of an event")
-        session = self._sessions.get(self._key(session_id, user_id))
+        session = self._sessions.get(self.record_key(session_id, user_id))
         if session is not None:
             await rewind_session(session, to)
             return
-        session = await self._load(session_id, OpenOptions(user_id=user_id), store)
+        session = await self.opener.load(session_id, OpenOptions(user_id=user_id), store, None)
         try:
             await rewind_session(session, to)
         finally:
             await session.aclose()
 
-    def _check_not_open(self, key: RecordKey) -> None:
-        if key in self._sessions:
-            raise SessionExists(f"session {key.session_id} is open", fix="choose another id")
-
-    def _check_options(self, options: OpenOptions) -> None:
-        check_limits(self.descriptor, options.execution.limits)
-        deadline_ms(options.execution)
-        offered = {tool.name for tool in options.execution.tools or ()}
-        missing = [name for name in self.descriptor.required_tools if name not in offered]
-        if missing:
-            raise ConfigurationError(
-                f"agent {self.descriptor.name} needs the tools {', '.join(missing)}",
-                expected="them among the host's tools",
-                fix="pass them in ExecutionOptions.tools",
-                id="tools-missing",
-            )
+    def record_key(self, session_id: str, user_id: str) -> RecordKey:
+        """What a session is kept under. Raises :class:`InvalidInput` for ids that cannot be kept."""
+        return RecordKey(self.descriptor.name, user_id, session_id)
 
     def _require(self, capability: str) -> None:
         if not self.descriptor.supports(capability):
@@ -599,26 +415,6 @@ class BaseExecutor:
                 f"agent {self.descriptor.name} does not offer {capability}",
                 expected=f"the capability {capability} in its descriptor",
             )
-
-    def _key(self, session_id: str, user_id: str) -> RecordKey:
-        return RecordKey(self.descriptor.name, user_id, session_id)
-
-    def _store_or_raise(self, store: RecordStore | None) -> RecordStore:
-        kept = store or self.store
-        if kept is None:
-            raise ConfigurationError(
-                "there is no record store", fix="pass store= here or to the executor", id="store-missing"
-            )
-        return kept
-
-    @staticmethod
-    def _owner() -> str:
-        return f"pid {os.getpid()}:{secrets.token_hex(4)}"
-
-
-def _session_id(options: OpenOptions) -> str:
-    """The id that the host chose, also one that will be refused, or a new one."""
-    return options.session_id if options.session_id is not None else f"s-{secrets.token_hex(8)}"
 
 
 def _only_run_ended(error: BaseException) -> bool:
