@@ -41,6 +41,7 @@ __all__ = [
     "Turn",
     "agent",
     "assert_valid_history",
+    "check_schema_of",
     "driven",
     "history",
     "host_tool",
@@ -112,7 +113,12 @@ def verify(session: BaseSession) -> None:
     live = session.machine.snapshot(ephemeral=False)
     assert folded.snapshot(ephemeral=False).model_copy(update={"state": live.state}) == live
     for event in session.record:
-        _validator().validate(json.loads(json.dumps(event.to_wire(), allow_nan=False)))
+        check_schema_of(event)
+
+
+def check_schema_of(event: Event) -> None:
+    """The event, as JSON, fits the published schema."""
+    _validator().validate(json.loads(json.dumps(event.to_wire(), allow_nan=False)))
 
 
 class Turn:
