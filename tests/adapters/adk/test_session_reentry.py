@@ -10,7 +10,9 @@ from typing import Any
 import anyio
 import pytest
 from google.adk.agents import LlmAgent
+from google.adk.sessions.in_memory_session_service import InMemorySessionService
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
+from google.adk.tools._request_input_tool import request_input
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.tool_context import ToolContext
@@ -330,3 +332,40 @@ async def test_no_tool_runs_before_what_lets_it_run_is_stored(name: str, restart
         verify(desk.session)
     assert early == []
     assert ran in (["x"], ["deleted x"], ["asked", (True, "Really?", {"copies": 1})])
+
+
+@pytest.mark.rule("PER-01", "PER-02")
+@pytest.mark.parametrize("name", ["look", "write", "delete", "adk_request_input"])
+async def test_no_answer_is_in_adks_session_before_it_is_in_the_record(name: str) -> None:
+    # Else a killed process leaves a call that waits in the record and is answered in ADK, which hears no other answer.
+    store, service, ran = Held(), InMemorySessionService(), Ran()
+    tools = [ran.write, FunctionTool(ran.delete, require_confirmation=True), request_input]
+    root = agent(call(name, {"message": "?"} if "input" in name else {"text": "x"}, id="c1"), say("done"), tools=tools)
+
+    early: list[Any] = []
+
+    async def responses() -> list[Any]:
+        found = await service.get_session(app_name="root", user_id="local", session_id="s1")
+        assert found is not None
+        return [response.id for event in found.events for response in event.get_function_responses()]
+
+    def answered(desk: Driven) -> Any:
+        (item,) = desk.session.pending
+        if isinstance(item, ElicitationRequest):
+            return accept(item.request_id, {"city": "Rome"}) if "input" in name else decline(item.request_id)
+        return result(item.request_id, 1) if item.needs == "result" else deny(item.request_id)
+
+    async with AdkExecutor(root, session_service=service, store=store) as executor:
+        desk = Driven(executor, await executor.open(OPTIONS))
+        await desk.stream("go")
+        store.hold()
+        async with anyio.create_task_group() as group:
+            group.start_soon(desk.stream, answered(desk))
+            await store.asked.wait()
+            for _ in range(200):
+                await anyio.lowlevel.checkpoint()
+            early += await responses()
+            store.gate.set()
+        assert early == []
+        assert await responses() == ["c1"]
+        verify(desk.session)

@@ -53,6 +53,7 @@ from agentsession.protocol import (
     accept,
     grant,
     is_ephemeral,
+    plain_text,
     result,
 )
 
@@ -798,6 +799,33 @@ async def test_nothing_is_done_for_a_message_or_an_answer_before_it_is_stored() 
     # The first stream has no receipts that could be read too early.
     assert before == [([], True), (["began"], False)]
     assert done == ["began", "ran"]
+
+
+@pytest.mark.rule("PER-02", "PER-04", "CTL-06")
+async def test_a_steer_is_handed_to_the_run_when_it_is_stored_as_injected() -> None:
+    store, began, steered, heard = GatedStore(), anyio.Event(), anyio.Event(), list[str]()
+
+    async def work(ctx: RunContext) -> None:
+        began.set()
+        await steered.wait()
+        heard.extend(plain_text(steer.content) for steer in await ctx.steers())
+
+    with anyio.fail_after(10):
+        async with Puppet(work, store=store) as executor:
+            session = await executor.open()
+            async with session.stream("go") as stream:
+                await began.wait()
+                assert (await session.steer("mind")).status == "queued"
+                gate = store.gate = anyio.Event()
+                steered.set()
+                await store.held.wait()
+                for _ in range(50):
+                    await anyio.lowlevel.checkpoint()
+                early = list(heard)
+                gate.set()
+                [event async for event in stream]
+    assert early == []
+    assert heard == ["mind"]
 
 
 @pytest.mark.rule("PER-02")

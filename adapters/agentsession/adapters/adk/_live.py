@@ -343,6 +343,8 @@ class LiveRun:
         try:
             answers = await reply.wait()
             await self.attached()
+            await self.ctx.stored()  # or ADK's session would have an answer that a killed process's record waits for
+            await self.attached()
             return answers[request_id]
         except RunEnded:
             await asyncio.sleep(_LEAVE_S)  # ADK sees its abort signal meanwhile, and ends the tool itself

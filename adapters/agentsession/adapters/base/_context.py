@@ -454,7 +454,11 @@ class RunContext:
     async def steers(self) -> Sequence[Steer]:
         """Take what the host has queued: each becomes a user message in the record, exactly once (CTL-06).
 
-        Call it before each model call.
+        Call it before each model call. Returns when they are stored: to a process that loads the session a steer that
+        was not would be undelivered, though the model has heard it.
         """
         await self.attached()
-        return self._session.steers.take(self._run, self.agent_id, self.thread_id)
+        taken = self._session.steers.take(self._run, self.agent_id, self.thread_id)
+        if taken:
+            await self.stored()
+        return taken
