@@ -137,7 +137,7 @@ class Report:
     def exit_code(self) -> int:
         """0: all is well. 1: something fails, passes unexpectedly or was not run. 6: the harness broke, nothing ran."""
         statuses = [result.status for result in self.results]
-        ran = any(status in (Status.PASS, Status.FAIL, Status.EXPECTED_FAIL) for status in statuses)
+        ran = any(status not in (Status.NOT_APPLICABLE, Status.NOT_RUN, Status.HARNESS_ERROR) for status in statuses)
         if Status.HARNESS_ERROR in statuses or not ran:
             return 6
         return 0 if all(status.is_good for status in statuses) else 1

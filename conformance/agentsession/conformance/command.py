@@ -1,0 +1,117 @@
+"""``agentsession conform``: the suite over one executor, from a command line.
+
+Registered as the entry point ``agentsession.commands: conform``; must not import the host. Not for: the verdicts
+(``runner.py``) or how they look (``report``). May import: typer, which is there when the command is, protocol, and when
+it runs the modules beside it.
+
+Exit codes: 0; 1 when a rule fails, passes unexpectedly or was not run; 2 for a wrong call; 6 when the harness broke.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from agentsession.protocol import RULES, AgentSessionError, ConfigurationError
+
+if TYPE_CHECKING:
+    from agentsession.conformance.results import Report
+
+__all__ = ["command"]
+
+_USAGE: Final = 2
+
+
+def command(
+    target: Annotated[
+        str, typer.Argument(metavar="MODULE:HARNESS", help="A harness, or a class or function that makes one.")
+    ],
+    rule: Annotated[
+        list[str] | None, typer.Option("--rule", "-k", metavar="ID", help="Try this rule alone; repeatable.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the order of the scenarios.")] = 1,
+    expected: Annotated[
+        str | None, typer.Option(metavar="FILE", help="TOML: rules that are known to fail, each with the reason.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The report as JSON on stdout.")] = False,
+    html: Annotated[str | None, typer.Option(metavar="FILE", help="Write the report as one HTML page.")] = None,
+    junit: Annotated[str | None, typer.Option(metavar="FILE", help="Write the report as JUnit XML.")] = None,
+    badge: Annotated[str | None, typer.Option(metavar="FILE", help="Write the JSON of a shields.io badge.")] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="A line for every rule.")] = False,
+) -> None:
+    """Prove an executor against every rule of the contract.
+
+    Exit code 0: all holds. 1: a rule fails, passes unexpectedly or was not run. 6: the harness broke.
+    """
+    try:
+        code = _conform(target, rule or [], seed, expected, as_json, html, junit, badge, verbose)
+    except AgentSessionError as error:
+        sys.stderr.write(f"{error}\n")
+        raise SystemExit(_USAGE) from None
+    raise SystemExit(code)
+
+
+def _conform(
+    target: str,
+    rules: list[str],
+    seed: int,
+    expected: str | None,
+    as_json: bool,
+    html: str | None,
+    junit: str | None,
+    badge: str | None,
+    verbose: bool,
+) -> int:
+    import anyio
+
+    from agentsession.conformance.expected import load_expected
+    from agentsession.conformance.load import load_harness
+    from agentsession.conformance.runner import run
+
+    strange = [rule for rule in rules if rule not in RULES]
+    if strange:
+        raise ConfigurationError(f"there is no rule {strange[0]!r}", fix="agentsession rules", id="usage")
+    harness = load_harness(target)
+    known = load_expected(Path(expected)) if expected is not None else None
+    report = anyio.run(lambda: run(harness, target=target, rules=rules or None, seed=seed, expected=known))
+    again = _again(target, seed)
+    _write_files(report, again, html=html, junit=junit, badge=badge)
+    if as_json:
+        from agentsession.conformance.report.document import document
+
+        sys.stdout.write(document(report).model_dump_json(by_alias=True, indent=2) + "\n")
+    else:
+        from agentsession.conformance.report.terminal import lines
+
+        sys.stdout.write("\n".join(lines(report, again=again, verbose=verbose)) + "\n")
+    return report.exit_code
+
+
+def _again(target: str, seed: int) -> str:
+    """The command that tries one rule again, with ``{rule}`` for its id."""
+    return f"agentsession conform {target.replace('{', '{{').replace('}', '}}')} -k {{rule}} --seed {seed}"
+
+
+def _write_files(report: Report, again: str, *, html: str | None, junit: str | None, badge: str | None) -> None:
+    from agentsession.conformance.report import badge as badges
+    from agentsession.conformance.report import html as pages
+    from agentsession.conformance.report import junit as cases
+
+    made: tuple[tuple[str | None, Callable[[], str]], ...] = (
+        (html, lambda: pages.html(report, again=again)),
+        (junit, lambda: cases.junit(report)),
+        (badge, lambda: badges.badge(report)),
+    )
+    for name, text in made:
+        if name is None:
+            continue
+        try:
+            Path(name).write_text(text(), encoding="utf-8")
+        except OSError as error:
+            raise ConfigurationError(
+                f"{name} cannot be written", got=error.strerror or type(error).__name__, fix="name another file"
+            ) from error

@@ -1,0 +1,80 @@
+"""Finds the harness that a command line names: ``MODULE:NAME``, looked for in the working directory too.
+
+Rules carried: none. May import: ``agentsession.protocol``, ``harness``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+from agentsession.conformance.harness import Harness
+from agentsession.protocol import ConfigurationError
+
+__all__ = ["load_harness"]
+
+
+def load_harness(target: str) -> Harness:
+    """The harness, or what a class or function of that name makes when called without arguments.
+
+    Raises:
+        ConfigurationError: there is no such module or name, or it is no harness.
+    """
+    module_name, colon, name = target.partition(":")
+    if not (module_name and colon and name):
+        raise ConfigurationError(
+            "the harness is not named",
+            got=repr(target),
+            expected="MODULE:NAME, such as my_package.conformance:harness",
+            fix="agentsession conform MODULE:NAME",
+            id="usage",
+        )
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (module_name == error.name or module_name.startswith(f"{error.name}.")):
+            raise _broken(target, error) from error
+        raise ConfigurationError(
+            f'no module "{error.name}"',
+            where=f"conform {target}, looked in .",
+            fix="go to its directory, or install it",
+            id="module-missing",
+        ) from error
+    except Exception as error:
+        raise _broken(target, error) from error
+    found = getattr(module, name, None)
+    if found is None:
+        names = [key for key, value in vars(module).items() if isinstance(value, Harness)]
+        raise ConfigurationError(
+            f"{module_name} has no {name!r}",
+            expected=f"one of {', '.join(names)}" if names else "a Harness",
+            fix=f"agentsession conform {module_name}:{names[0] if names else 'NAME'}",
+            id="not-a-harness",
+        )
+    if not isinstance(found, Harness) and callable(found):
+        try:
+            found = found()
+        except Exception as error:
+            raise _broken(target, error) from error
+    if not isinstance(found, Harness):
+        raise ConfigurationError(
+            f"{target} is no harness",
+            got=type(found).__name__,
+            expected="an object of a subclass of agentsession.conformance.harness.Harness",
+            fix="see docs/tutorial/write-an-executor.md",
+            id="not-a-harness",
+        )
+    return found
+
+
+def _broken(target: str, error: Exception) -> ConfigurationError:
+    return ConfigurationError(
+        f"the module of {target} cannot be imported",
+        got=f"{type(error).__name__}: {error}",
+        fix="import it in Python to see where it fails",
+        id="module-broken",
+    )

@@ -1,0 +1,60 @@
+"""The suite under pytest: one test for each rule.
+
+For: authors of executors. Not for: coming to the verdicts (``runner.py``). Rules carried: none.
+May import: pytest, anyio, ``agentsession.protocol``, the modules beside it.
+
+::
+
+    class TestMyExecutor(ExecutorConformance):
+        harness = MyHarness()
+
+The whole suite runs once for each class, at its first test; a test is the verdict on its rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
+import anyio
+import pytest
+
+from agentsession.conformance.expected import load_expected
+from agentsession.conformance.harness import Harness
+from agentsession.conformance.report.terminal import failure
+from agentsession.conformance.results import Report, Status
+from agentsession.conformance.runner import run
+from agentsession.protocol import RULES
+
+__all__ = ["ExecutorConformance"]
+
+
+class ExecutorConformance:
+    """Subclass it as ``class TestX(ExecutorConformance)`` and set :attr:`harness`."""
+
+    harness: ClassVar[Harness]
+    """Makes the executors."""
+    expected: ClassVar[Mapping[str, str] | Path | None] = None
+    """Rules that are known to fail, each with the reason, or the TOML file that says so."""
+    seed: ClassVar[int] = 1
+    """Of the order of the scenarios."""
+    _report: ClassVar[Report | None] = None
+
+    @classmethod
+    def report(cls) -> Report:
+        """The report of this class's run."""
+        if cls._report is None:
+            expected = load_expected(cls.expected) if isinstance(cls.expected, Path) else cls.expected
+            cls._report = anyio.run(lambda: run(cls.harness, target=cls.__name__, seed=cls.seed, expected=expected))
+        return cls._report
+
+    @pytest.mark.parametrize("rule", list(RULES))
+    def test_rule(self, rule: str) -> None:
+        result = next(result for result in self.report().results if result.rule == rule)
+        if result.status is Status.NOT_APPLICABLE:
+            pytest.skip(result.message)
+        if result.status is Status.EXPECTED_FAIL:
+            pytest.xfail(result.message)
+        if not result.status.is_good:
+            pytest.fail("\n".join(failure(result)), pytrace=False)

@@ -1,0 +1,78 @@
+"""``agentsession conform``, as it is typed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agentsession.conformance.command import command
+
+ROOT = Path(__file__).resolve().parents[2]
+HARNESS = "tests.conformance.harnesses.scripted:harness"
+
+
+def conform(capsys: pytest.CaptureFixture[str], *args: str, **options: object) -> tuple[int, str, str]:
+    """The exit code and both outputs of the command, called as the command line calls it."""
+    given = {"expected": None, "as_json": False, "html": None, "junit": None, "badge": None, "verbose": False}
+    with pytest.raises(SystemExit) as left:
+        command(*args, **{"rule": None, "seed": 1, **given, **options})  # type: ignore[arg-type]
+    out, err = capsys.readouterr()
+    assert isinstance(left.value.code, int)
+    return left.value.code, out, err
+
+
+def test_a_rule_that_holds_is_exit_code_0(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = conform(capsys, HARNESS, rule=["LIFE-05"])
+    assert code == 0
+    assert out.splitlines()[-1] == "Core 1/1"
+
+
+def test_the_report_as_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = conform(capsys, HARNESS, rule=["LIFE-05"], as_json=True)
+    assert code == 0
+    assert [result["rule"] for result in json.loads(out)["results"]] == ["LIFE-05"]
+
+
+def test_files_are_written(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    files = {name: str(tmp_path / name) for name in ("html", "junit", "badge")}
+    assert conform(capsys, HARNESS, rule=["LIFE-05"], **files)[0] == 0
+    assert all(Path(name).stat().st_size > 50 for name in files.values())
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("nosuch.module:harness", 'no module "nosuch"'),
+        (f"{HARNESS}s", "has no 'harnesss'"),
+        ("json:dumps", "cannot be imported"),
+        ("json:JSONDecoder", "is no harness"),
+        ("json", "not named"),
+    ],
+)
+def test_a_harness_that_is_not_there_is_exit_code_2_and_says_what_to_type(
+    capsys: pytest.CaptureFixture[str], target: str, said: str
+) -> None:
+    code, out, err = conform(capsys, target)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert "fix:" in err
+
+
+def test_a_rule_that_there_is_not_is_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert conform(capsys, HARNESS, rule=["LIFE-99"])[0] == 2
+
+
+def test_the_installed_command_finds_it() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "agentsession.host.cli", "conform", HARNESS, "-k", "LIFE-05"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["Core 1/1"]), done.stderr

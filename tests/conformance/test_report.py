@@ -1,0 +1,122 @@
+"""Reports as text, JSON, JUnit, HTML and badge: each says the same, and agent text stays text."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from xml.etree import ElementTree as ET
+
+import jsonschema
+import pytest
+from tests.conformance.reports import NASTY, report_of
+
+from agentsession.conformance.report.badge import badge
+from agentsession.conformance.report.document import document, report_schema
+from agentsession.conformance.report.html import html
+from agentsession.conformance.report.junit import junit
+from agentsession.conformance.report.terminal import lines
+from agentsession.conformance.results import Report, Status
+from agentsession.protocol import RULES
+
+AGAIN = "agentsession conform pkg:harness -k {rule} --seed 7"
+
+
+@pytest.fixture
+def report() -> Report:
+    verdicts = {
+        "CTL-01": Status.FAIL,
+        "CTL-06": Status.EXPECTED_FAIL,
+        "ORD-11": Status.NOT_RUN,
+        "PER-05": Status.NOT_APPLICABLE,
+        "LIFE-01": Status.UNEXPECTED_PASS,
+    }
+    return report_of(verdicts, message=NASTY)
+
+
+def test_a_failure_is_told_with_sentence_evidence_and_the_command_that_shows_it_again(report: Report) -> None:
+    told = "\n".join(lines(report, again=AGAIN))
+    block = told[told.index("FAIL CTL-01") :]
+    assert RULES["CTL-01"].sentence in " ".join(block.split())
+    assert "#2 custom   <- here" in block
+    assert "again: agentsession conform pkg:harness -k CTL-01 --seed 7" in block
+
+
+def test_what_is_good_is_counted_and_not_listed(report: Report) -> None:
+    told = "\n".join(lines(report))
+    assert "n/a 1" in told
+    assert "expected-fail 1" in told
+    assert "PER-05" not in told
+    assert told.splitlines()[-1] == report.headline()
+
+
+def test_verbose_has_a_line_for_every_rule(report: Report) -> None:
+    told = "\n".join(lines(report, verbose=True))
+    assert all(re.search(rf"^  \S.* {rule}\b", told, re.MULTILINE) for rule in RULES)
+
+
+def test_the_json_fits_its_schema_and_holds_every_rule(report: Report) -> None:
+    made = json.loads(document(report).model_dump_json(by_alias=True))
+    jsonschema.Draft202012Validator.check_schema(report_schema())
+    jsonschema.validate(made, report_schema(), cls=jsonschema.Draft202012Validator)
+    assert [result["rule"] for result in made["results"]] == list(RULES)
+    assert made["exitCode"] == 1
+
+
+def test_junit_has_a_case_for_each_rule_and_tells_failures_from_skips(report: Report) -> None:
+    root = ET.fromstring(junit(report))
+    cases = {str(case.get("name")).split()[0]: case for case in root.iter("testcase")}
+    assert list(cases) == sorted(RULES, key=list(cases).index)
+    assert len(cases) == len(RULES)
+    kinds = {rule: [child.tag for child in case] for rule, case in cases.items()}
+    assert kinds["CTL-01"] == kinds["ORD-11"] == kinds["LIFE-01"] == ["failure"]
+    assert kinds["PER-05"] == kinds["CTL-06"] == ["skipped"]
+    assert kinds["CTL-02"] == []
+    suites = [{key: int(str(suite.get(key))) for key in ("tests", "failures", "skipped")} for suite in root]
+    assert sum(suite["failures"] for suite in suites) == 3
+
+
+class _Page(HTMLParser):
+    """What a page holds: its tags, and the text of its list items."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def test_the_page_shows_agent_text_as_text_and_reaches_for_nothing(report: Report) -> None:
+    page = _Page()
+    page.feed(html(report, again=AGAIN))
+    assert [tag for tag, _ in page.tags].count("script") == 1
+    assert "<script>alert(1)</script>" in "".join(page.text)
+    reached = [value for _, attrs in page.tags for name, value in attrs.items() if name in ("src", "href")]
+    assert reached == []
+    assert any(attrs.get("http-equiv") == "Content-Security-Policy" for _, attrs in page.tags)
+
+
+def test_the_page_has_every_rule_once_under_its_id(report: Report) -> None:
+    page = _Page()
+    page.feed(html(report))
+    ids = [attrs["id"] for tag, attrs in page.tags if tag == "details" and "id" in attrs]
+    assert sorted(str(each) for each in ids) == sorted(RULES)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "message", "color"),
+    [
+        ({}, "Full 2/2", "brightgreen"),
+        ({"PER-05": Status.FAIL}, "Durable ", "orange"),
+        ({"LIFE-01": Status.FAIL}, "Core ", "red"),
+    ],
+)
+def test_the_badge_names_the_level_that_holds(verdicts: dict[str, Status], message: str, color: str) -> None:
+    made = json.loads(badge(report_of(verdicts)))
+    assert made["message"].startswith(message)
+    assert made["color"] == color

@@ -1,0 +1,52 @@
+"""What verdicts add up to."""
+
+from __future__ import annotations
+
+import pytest
+from tests.conformance.reports import report_of
+
+from agentsession.conformance.results import Report, Status
+from agentsession.protocol import RULES
+
+
+def test_the_headline_counts_what_applies() -> None:
+    report = report_of({"PER-05": Status.NOT_APPLICABLE, "PER-06": Status.NOT_APPLICABLE, "ORD-03": Status.FAIL})
+    core = sum(rule.level == "core" for rule in RULES.values())
+    assert report.headline().startswith(f"Core {core - 1}/{core}, Interactive ")
+    assert "Full" not in report.headline()
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        (Status.PASS, 0),
+        (Status.EXPECTED_FAIL, 0),
+        (Status.NOT_APPLICABLE, 0),
+        (Status.FAIL, 1),
+        (Status.UNEXPECTED_PASS, 1),
+        (Status.NOT_RUN, 1),
+        (Status.HARNESS_ERROR, 6),
+    ],
+)
+def test_the_exit_code_tells_a_failure_from_a_broken_harness(status: Status, code: int) -> None:
+    assert report_of({"CTL-01": status}).exit_code == code
+
+
+def test_a_run_that_tried_nothing_is_no_pass() -> None:
+    assert report_of(dict.fromkeys(RULES, Status.NOT_APPLICABLE)).exit_code == 6
+    assert Report("t", None, (), 1, 0.0, "1.0").exit_code == 6
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "reached"),
+    [
+        ({}, "full"),
+        ({"PER-05": Status.FAIL}, "durable"),
+        ({"CTL-01": Status.EXPECTED_FAIL}, "core"),
+        ({"CTL-01": Status.NOT_RUN}, "core"),
+        ({"LIFE-01": Status.FAIL}, None),
+        ({"PER-05": Status.NOT_APPLICABLE, "PER-06": Status.NOT_APPLICABLE}, "durable"),
+    ],
+)
+def test_a_level_holds_with_all_below_it(verdicts: dict[str, Status], reached: str | None) -> None:
+    assert report_of(verdicts).reached == reached
