@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import anyio
 from anyio.lowlevel import checkpoint
 
 from agentsession.adapters.base._hooks import Hooks
 from agentsession.adapters.base._message import MessageWriter
+from agentsession.adapters.base._parallel import side_by_side
 from agentsession.adapters.base._run import Reply, Run
 from agentsession.adapters.base._steering import Steer
 from agentsession.protocol import (
@@ -60,7 +60,7 @@ class RunContext:
         self, session: BaseSession, run: Run, agent_id: str, thread_id: str | None = None, parent: str | None = None
     ) -> None:
         self._session = session
-        self._turns = session.turns
+        self._work = session.work
         self._log = session.recorder.log
         self._run = run
         self.agent_id = agent_id
@@ -174,11 +174,11 @@ class RunContext:
 
     def close_thread(self, thread_id: str | None, agent_id: str, reason: str = "completed") -> None:
         """The innermost agent of a thread is done: close the thread's messages, then the agent."""
-        self._turns.close_thread(self._run, thread_id, agent_id, reason)
+        self._work.close_thread(self._run, thread_id, agent_id, reason)
 
     def abandon(self, reply: Reply) -> None:
         """A wait made with :meth:`expect` ended without its answers: what it waited for is settled."""
-        self._turns.abandon(self._run, reply)
+        self._work.abandon(self._run, reply)
 
     def on_abort(self, handler: Callable[[], float | None]) -> None:
         """Call ``handler`` when the turn is aborted. It may return for how many seconds cancelling should wait, to let
@@ -234,7 +234,7 @@ class RunContext:
         ``agent_id`` and ``thread_id`` are those of this context unless given.
         """
         template = self._delta_template(message_id, role, agent_id or self.agent_id, thread_id or self.thread_id)
-        self._turns.record_delta(self._run, template, kind, text, index)
+        self._work.record_delta(self._run, template, kind, text, index)
 
     def _delta_template(self, message_id: str, role: str, agent_id: str, thread_id: str | None) -> dict[str, Any]:
         """What the deltas of a message have in common, as long as the stream and the agent stay the same."""
@@ -255,7 +255,7 @@ class RunContext:
 
         Raises :class:`agentsession.protocol.RunEnded` when no stream is open (see :meth:`attached`).
         """
-        return self._turns.record_for(self._run, event, self.agent_id, self.thread_id)
+        return self._work.record_for(self._run, event, self.agent_id, self.thread_id)
 
     async def stored(self) -> None:
         """Wait until what has been recorded by now is stored: to be awaited before what must not happen twice.
@@ -310,13 +310,13 @@ class RunContext:
             for request in requests:
                 ids.append((await self.emit(request)).request_id)
         except BaseException:
-            self._turns.abandon_ids(self._run, ids)
+            self._work.abandon_ids(self._run, ids)
             raise
-        reply = self._turns.wait_for(self._run, ids, counts=True)
+        reply = self._work.wait_for(self._run, ids, counts=True)
         try:
             answers = await reply.wait()
         except BaseException:
-            self._turns.abandon(self._run, reply)
+            self._work.abandon(self._run, reply)
             raise
         await self.stored()
         return [answers[request_id] for request_id in ids]
@@ -361,7 +361,7 @@ class RunContext:
 
     def expect(self, *request_ids: str) -> Reply:
         """A wait on requests that were emitted, for an executor that pauses by itself: ``await reply.wait()``."""
-        return self._turns.wait_for(self._run, list(request_ids), counts=False)
+        return self._work.wait_for(self._run, list(request_ids), counts=False)
 
     def settle(self, answer: Answer) -> None:
         """Answer a request of this run in this very step, as if the host had: one of its hooks has decided.
@@ -375,7 +375,7 @@ class RunContext:
 
         The run stays open; its next event waits for the next stream. Whether the stream was ended.
         """
-        return self._turns.pause(self._run)
+        return self._work.pause(self._run)
 
     async def parallel(self, *children: tuple[str, Callable[[RunContext], Awaitable[None]]]) -> None:
         """Run agents side by side, each ``(agent_id, coroutine function)`` on a thread of its own; wait for all.
@@ -383,60 +383,15 @@ class RunContext:
         Threads are named after the agents, below this context's thread. When one of them raises, the others are
         cancelled, what they had open is settled, and the exceptions are raised as a group.
         """
-        if not children:
-            return
-        run, turns = self._run, self._turns
-        working, held, failing = len(children), 0, False
-        run.busy += working
-
-        async def one(child: RunContext, work: Callable[[RunContext], Awaitable[None]]) -> None:
-            nonlocal working, held, failing
-            try:
-                start = AgentStart(
-                    agent_id=child.agent_id, thread_id=child.thread_id, parent_thread_id=self.thread_id
-                )  # validated here: nested names may be too long for an id
-                await child.emit(start)
-                await work(child)
-                await child.attached()
-                turns.close_thread(run, child.thread_id, child.agent_id)
-            except BaseException as error:
-                failing = True
-                turns.break_thread(run, child.thread_id, "failed" if isinstance(error, Exception) else "aborted")
-                raise
-            finally:
-                working -= 1
-                # The last one's count becomes that of this context again. After a failure this context will go on as
-                # soon as all have ended, so the run is not idle however many of them wait.
-                if working and not failing:
-                    turns.idle(run)
-                else:
-                    held += 1
-
-        try:
-            async with anyio.create_task_group() as group:
-                taken: set[str | None] = set()
-                for agent_id, work in children:
-                    child = RunContext(self._session, run, agent_id, self._free_thread(agent_id, taken), self.thread_id)
-                    taken.add(child.thread_id)
-                    group.start_soon(one, child, work)
-                turns.idle(run)  # this context waits; only its children work, and they count already
-        finally:
-            run.busy -= held - 1
-
-    def _free_thread(self, agent_id: str, taken: set[str | None]) -> str:
-        """A thread id below this context's thread that no thread has that is open or was closed by a pause."""
-        machine = self._session.machine
-        used = {*taken, *machine.agents, *(agent.thread_id for agent in machine.paused)}
-        base = agent_id if self.thread_id is None else f"{self.thread_id}.{agent_id}"
-        name, number = base, 2
-        while name in used:
-            name, number = f"{base}-{number}", number + 1
-        return name
+        session, run, thread_id = self._session, self._run, self.thread_id
+        await side_by_side(
+            session, run, thread_id, children, lambda agent, thread: RunContext(session, run, agent, thread, thread_id)
+        )
 
     async def handoff(self, agent_id: str) -> None:
         """This thread's agent ends, another starts in its place."""
         await self.attached()
-        self._turns.close_thread(self._run, self.thread_id, self.agent_id, reason="handoff")
+        self._work.close_thread(self._run, self.thread_id, self.agent_id, reason="handoff")
         self.agent_id = agent_id
         await self.emit(AgentStart(agent_id=agent_id, parent_thread_id=self._parent_thread_id))
 

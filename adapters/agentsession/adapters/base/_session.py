@@ -1,8 +1,8 @@
 """The session that every executor gets for free: the host's calls.
 
-Not for: the record (``_recording.py``), answers (``_pending.py``), what runs (``_turns.py``) and how it ends
-(``_ending.py``), running the agent (``_run.py`` and the author's coroutine) or the rules (``SessionMachine``). Rules
-carried: the calls' parts of LIFE, ORD, TOOL, HITL and CTL, through the modules named here.
+Not for: the record (``_recording.py``), answers (``_pending.py``), what runs (``_turns.py``, ``_work.py``) and how it
+ends (``_ending.py``), running the agent (``_run.py`` and the author's coroutine) or the rules (``SessionMachine``).
+Rules carried: the calls' parts of LIFE, ORD, TOOL, HITL and CTL, through the modules named here.
 May import: ``agentsession.protocol``, anyio, the modules beside it.
 
 Every decision is one synchronous step: the machine checks, the log appends, nothing awaits in between. What may take
@@ -26,10 +26,11 @@ from agentsession.adapters.base._limits import Limits
 from agentsession.adapters.base._pending import AnswerBook
 from agentsession.adapters.base._readers import LogReader, LogStream
 from agentsession.adapters.base._recording import Recorder
-from agentsession.adapters.base._run import Outcome, Reply, Run
-from agentsession.adapters.base._steering import Steer, Steers
+from agentsession.adapters.base._run import Outcome, Run
+from agentsession.adapters.base._steering import Steers
 from agentsession.adapters.base._telemetry import stream_spans
 from agentsession.adapters.base._turns import Turns
+from agentsession.adapters.base._work import Work
 from agentsession.protocol import (
     AbortResult,
     AbortTimeout,
@@ -109,6 +110,7 @@ class BaseSession:
         self.limits = Limits(self)
         self.ending = Ending(self)
         self.turns = Turns(self)
+        self.work = Work(self)
         self.steers = Steers(self)
 
     def _stop(self, failure: AgentSessionError) -> None:
@@ -410,30 +412,6 @@ class BaseSession:
     async def stored(self) -> None:
         """Wait until what has been recorded by now is stored."""
         await self.recorder.flusher.flushed()
-
-    def record_for(self, run: Run, event: E, agent_id: str, thread_id: str | None) -> E:
-        """Record what ``run`` emits."""
-        return self.turns.record_for(run, event, agent_id, thread_id)
-
-    def wait_for(self, run: Run, ids: Sequence[str], *, counts: bool) -> Reply:
-        """Register a wait; when it makes the run idle, the stream pauses."""
-        return self.turns.wait_for(run, ids, counts=counts)
-
-    def pause(self, run: Run) -> bool:
-        """End the stream ``input_required`` if something is pending; whether it was."""
-        return self.turns.pause(run)
-
-    def abandon(self, run: Run, reply: Reply) -> None:
-        """A context stopped waiting without its answers."""
-        self.turns.abandon(run, reply)
-
-    def close_thread(self, run: Run, thread_id: str | None, agent_id: str, reason: str = "completed") -> None:
-        """The agent that a context stands for is done: its messages are closed, then the agent."""
-        self.turns.close_thread(run, thread_id, agent_id, reason)
-
-    def take_steers(self, run: Run, agent_id: str, thread_id: str | None) -> list[Steer]:
-        """Record every queued steer as a user message and hand it to the run. Rule: CTL-06."""
-        return self.steers.take(run, agent_id, thread_id)
 
     def run_exited(self, run: Run, outcome: Outcome) -> None:
         """The executor's coroutine has ended."""

@@ -65,7 +65,7 @@ class Steers:
 
     def take(self, run: Run, agent_id: str, thread_id: str | None) -> list[Steer]:
         """Record every queued steer as a user message and hand it to the run."""
-        self._session.turns.check_open(run)
+        self._session.work.check_open(run)
         taken = [self._queue.pop(request_id) for request_id in list(self._machine.steers)]
         for steer in taken:
             message = Message(message_id=steer.message_id, role="user", content=steer.content, source="user")

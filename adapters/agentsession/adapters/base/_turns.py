@@ -1,8 +1,8 @@
-"""The runs of one session: starting and continuing turns, answers, and what waits inside a run.
+"""The runs of one session: starting and continuing turns, and the answers that a run is given.
 
-Not for: how a run or a turn ends (``_ending.py``), steers (``_steering.py``), recording (``_recording.py``). Rules
-carried: LIFE-07, TOOL-06 to TOOL-11, HITL-07, HITL-10, ORD-09. May import: ``agentsession.protocol``, the
-modules beside it.
+Not for: what a run does while it works (``_work.py``), how a run or a turn ends (``_ending.py``), steers
+(``_steering.py``), recording (``_recording.py``). Rules carried: LIFE-07, TOOL-07 to TOOL-11, HITL-10, ORD-09.
+May import: ``agentsession.protocol``, the modules beside it.
 
 Every method is one synchronous step. A turn is worked on by one run that stays open over its pauses, or by one run
 after the other, each called with the answers to what the one before has asked.
@@ -11,42 +11,29 @@ after the other, each called with the answers to what the one before has asked.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from agentsession.adapters.base._answering import recorded_answer
-from agentsession.adapters.base._arguments import need
 from agentsession.adapters.base._limits import check_limits, deadline_ms
 from agentsession.adapters.base._readers import LogStream
-from agentsession.adapters.base._run import Reply, Run
+from agentsession.adapters.base._run import Run
 from agentsession.protocol import (
     AgentStart,
     Answer,
-    ElicitationRequest,
-    Error,
-    Event,
     ExecutionOptions,
-    Initialize,
     InvalidInput,
     Message,
     MessageInput,
     NothingToContinue,
-    ProtocolViolation,
     Receipt,
-    RunEnded,
     StreamActive,
     StreamEnd,
-    Usage,
 )
 
 if TYPE_CHECKING:
     from agentsession.adapters.base._session import BaseSession
 
 __all__ = ["Turns"]
-
-E = TypeVar("E", bound=Event)
-
-_SPECIAL: Final = frozenset({"stream_end", "initialize", "elicitation_request", "error", "usage"})
-"""Types of events that a run may not emit, or that more than recording follows."""
 
 
 class Turns:
@@ -292,140 +279,6 @@ class Turns:
             return base
         given = {name: getattr(options, name) for name in options.model_fields_set}
         return base.model_copy(update={name: value for name, value in given.items() if value is not None})
-
-    # -- what runs use (through RunContext) ---------------------------------------------------------------------------
-
-    def record_for(self, run: Run, event: E, agent_id: str, thread_id: str | None) -> E:
-        """Record what ``run`` emits, with the context's agent and thread where the event names none."""
-        if run.muted or run is not self.run or run.attach is not None:
-            self.check_open(run)
-        try:
-            special = event.type in _SPECIAL
-            if special:
-                self._check_emitted(run, event)
-                event = self._dated(event)
-            made = self._recorder.record(event, agent_id, thread_id)
-        except AttributeError:  # asked here and not before: it costs nothing as long as events are emitted
-            need(event, Event, "emitted value", "emit an event; say text with ctx.say()")
-            raise
-        if special:
-            if isinstance(made, ElicitationRequest):
-                self._answers.cancel_unsupported(made)
-            elif isinstance(made, Error) and made.fatal and run.scope is not None:
-                run.scope.cancel()  # fatal ends the stream at once: LIFE-18
-            elif isinstance(made, Usage):
-                self._session.limits.spent(run)
-        if run.busy <= 0:
-            self.pause_again(run)
-        return made
-
-    @staticmethod
-    def _check_emitted(run: Run, event: Event) -> None:
-        """Refuse what only the session records."""
-        if isinstance(event, (StreamEnd, Initialize)):
-            raise ProtocolViolation(
-                "LIFE-05" if isinstance(event, StreamEnd) else "LIFE-03",
-                f"an executor emits {event.type}, which the session does",
-                where=f"turn {run.turn_id}",
-                fix="return from the run; a RunResult gives the reason",
-            )
-
-    def _dated(self, event: E) -> E:
-        """A question says until when it may be answered, where the turn has a deadline and its author gave none."""
-        expires_at = self._session.limits.expires_at
-        if expires_at is None or not isinstance(event, ElicitationRequest) or event.expires_at is not None:
-            return event
-        return event.model_copy(update={"expires_at": expires_at})
-
-    def record_delta(self, run: Run, template: dict[str, Any], kind: str, text: str, index: int) -> None:
-        """What :meth:`record_for` does, for a delta."""
-        if run.muted or run is not self.run or run.attach is not None:
-            self.check_open(run)
-        self._recorder.record_delta(template, kind, text, index)
-        if run.busy <= 0:
-            self.pause_again(run)
-
-    def check_open(self, run: Run) -> None:
-        """Raise :class:`RunEnded` where ``run`` has no stream to emit into."""
-        if run.muted or run is not self.run:
-            raise RunEnded("the turn was settled", where=f"turn {run.turn_id}", fix="return from the run")
-        if run.attach is not None:
-            raise RunEnded("no stream is open", where=f"turn {run.turn_id}", fix="await ctx.attached() first")
-
-    def wait_for(self, run: Run, ids: Sequence[str], *, counts: bool) -> Reply:
-        """Register a wait; when it makes the run idle, the stream pauses."""
-        for request_id in ids:
-            if request_id not in run.kept and request_id not in self._machine.requests:
-                self._answers.find(run, request_id)
-        if run.attach is None:
-            self._answers.take_secrets(ids)
-        reply = run.reply(list(ids), counts=counts)
-        if run.muted or run.aborting:
-            run.replies.remove(reply)
-            reply.kill()
-        elif reply.complete:
-            run.replies.remove(reply)
-            reply.release()
-        elif counts:
-            self.idle(run)
-        return reply
-
-    def idle(self, run: Run) -> None:
-        """One context of ``run`` stopped working; the last one pauses the stream."""
-        run.busy -= 1
-        if run.busy <= 0:
-            self.pause(run)
-
-    def pause(self, run: Run) -> bool:
-        """End the stream ``input_required`` if something is pending; whether it was."""
-        ends = run is not self.run or run.muted or run.aborting is not None or self._machine.fatal
-        if ends or run.attach is not None or not self._machine.pending:
-            return False
-        run.pause()
-        self._session.ending.end("input_required")
-        return True
-
-    def pause_again(self, run: Run) -> None:
-        """Work that no context stands for has emitted what it held, while all contexts wait."""
-        if run.holding == 0:
-            self.pause(run)
-
-    def abandon(self, run: Run, reply: Reply) -> None:
-        """A context stopped waiting without its answers: what it waited for is settled, its answers are stale."""
-        if not reply.released:
-            if reply in run.replies:
-                run.replies.remove(reply)
-            if reply.counts:
-                run.busy += 1
-        self.abandon_ids(run, reply.ids)
-
-    def abandon_ids(self, run: Run, ids: Sequence[str]) -> None:
-        """Nobody waits for these any more."""
-        if run.muted or run is not self.run or run.aborting or self._machine.state == "closed":
-            return
-        open_ids = [request_id for request_id in ids if request_id in self._machine.requests]
-        for request_id in open_ids:
-            self._answers.secrets.pop(request_id, None)
-        if run.attach is None:
-            self._session.ending.settle_ids(open_ids)
-        else:
-            run.dead.update(open_ids)
-            run.woken = True
-
-    def close_thread(self, run: Run, thread_id: str | None, agent_id: str, reason: str = "completed") -> None:
-        """The agent that a context stands for is done: its messages are closed, then the agent."""
-        if run.muted or run is not self.run:
-            return
-        self.check_open(run)
-        self._session.ending.close_thread(thread_id, agent_id, reason)
-
-    def break_thread(self, run: Run, thread_id: str | None, reason: str) -> None:
-        """An exception leaves a thread: what it had open is closed, also below it."""
-        if run.muted or run is not self.run or run.aborting or self._machine.state != "running":
-            if run is self.run and not run.muted and run.attach is not None:
-                run.broken.append((thread_id, reason))
-            return
-        self._session.ending.break_thread(thread_id, reason)
 
 
 def _meta_of(message: MessageInput) -> dict[str, Any] | None:
