@@ -23,6 +23,7 @@ from agentsession.protocol import (
     InvalidInput,
     MemoryRecordStore,
     Message,
+    RequestState,
     RunEnded,
     SessionClosed,
     SessionConfig,
@@ -32,6 +33,7 @@ from agentsession.protocol import (
     ToolResponse,
     Unimplemented,
     accept,
+    grant,
     result,
 )
 
@@ -83,6 +85,38 @@ async def test_abort_of_a_running_turn_returns_after_its_end_which_is_no_error()
         closing = only(events, Message)[-1]
         assert (closing.partial, closing.interrupted) == (False, True)
         assert texts(await say(session)) == ["go", "next"]
+
+
+class Tells(Puppet):
+    """An executor that knows which tools it let in."""
+
+    let_in: tuple[str, ...] = ()
+
+    def has_begun(self, session: BaseSession, request: RequestState) -> bool:
+        return request.id in self.let_in
+
+
+@pytest.mark.rule("CTL-05")
+@pytest.mark.parametrize("waits", [False, True])
+async def test_of_what_was_granted_only_what_the_executor_let_in_is_unknown_after_an_abort(waits: bool) -> None:
+    async def work(ctx: RunContext) -> None:
+        asked = [tool("begins", needs="grant"), tool("never", needs="grant"), tool("asks", needs="result")]
+        executor.let_in = (asked[0].request_id,)
+        await ctx.requests(*asked[: 3 if waits else 2])
+        await anyio.sleep_forever()
+
+    executor = Tells(work)
+    async with executor, await executor.open() as session:
+        await say(session)
+        grants = [grant(item.request_id) for item in session.pending[:2]]
+        if waits:
+            await session.respond(*grants)
+        else:
+            session.stream(grants)
+        await session.abort()
+        statuses = {event.name: event.status for event in only(session.record, ToolResponse)}
+        assert statuses == {"begins": "unknown", "never": "cancelled", **({"asks": "cancelled"} if waits else {})}
+        check(session)
 
 
 @pytest.mark.rule("CTL-02")

@@ -221,6 +221,11 @@ class AdkExecutor(AdkSessions):
         state = self._state(session)
         return [request.id for request in session.machine.requests.values() if state.is_volatile(request)]
 
+    def has_begun(self, session: BaseSession, request: RequestState) -> bool:
+        """Whether the gate may have let the tool in, here or in the process before."""
+        state = self._states.get((session.user_id, session.session_id))
+        return state is None or state.has_begun(request)
+
     def can_let_go(self, session: BaseSession) -> bool:
         """Also where nothing outlives this process: ADK's session is there as long as its service is."""
         state = self._state(session)

@@ -235,6 +235,9 @@ class LiveRun:
             if request.status == "waiting" and isinstance(event, ToolResponse):
                 # The call was answered in the place of its tool, which has not run: an error of the gate's.
                 event = event.model_copy(update={"source": "ext:adk"})
+            if isinstance(event, ToolResponse) and event.status == "unknown" and not self.state.has_begun(request):
+                # ADK says of every call of a step that it aborts that it was aborted.
+                event = event.model_copy(update={"status": "cancelled"})
             if isinstance(event, ToolUpdate):
                 # The first answer of a long-running tool of the agent ends its request here; see docs/adk-limits.md.
                 event = _as_response(event, self.state)
@@ -251,6 +254,7 @@ class LiveRun:
             self.state.of_children.add(event.request_id)
         if isinstance(event, ToolRequest):
             event = self._unless_invalid(event)
+            self.state.never_began.add(event.request_id)
             if self.hooked_calls is not None and not event.partial:
                 await self.hooked_calls.record(event)
                 return

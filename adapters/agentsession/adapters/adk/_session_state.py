@@ -24,6 +24,7 @@ from agentsession.adapters.adk._requests import CONTROL_TOOLS
 from agentsession.adapters.adk._translate import Translator
 from agentsession.adapters.adk._vault import Vault
 from agentsession.protocol import (
+    AgentStart,
     ElicitationRequest,
     Event,
     ExecutionOptions,
@@ -31,6 +32,7 @@ from agentsession.protocol import (
     SessionMachine,
     SessionUpdate,
     StreamEnd,
+    ToolDecision,
     ToolDescriptor,
     ToolGrant,
     ToolRequest,
@@ -109,6 +111,8 @@ class AdkSessionState:
         """By tool request: grants whose run is gone; ADK enters the call again, and the gate takes them from here."""
         self.confirmed: dict[str, ToolConfirmation] = {}
         """By tool request: what was said yes to about such a call."""
+        self.never_began: set[str] = set()
+        """Tool requests that no tool was let in for, neither here nor in the process that they come from."""
         self.begun: set[str] = set()
         """Tool requests of this turn whose tool was let run in this process."""
         self.credential_keys: dict[str, str | None] = {}
@@ -142,6 +146,7 @@ class AdkSessionState:
         self.refused.clear()
         self.granted.clear()
         self.confirmed.clear()
+        self.never_began.clear()
         self.begun.clear()
         self.transfers.clear()
         self.credential_keys.clear()
@@ -247,6 +252,11 @@ class AdkSessionState:
             )
         )
 
+    def has_begun(self, request: RequestState) -> bool:
+        """Whether the tool of a request that was allowed may have begun."""
+        was_asked = request.status == "granted" or request.confirmation == "accept"
+        return not was_asked or request.id not in self.never_began
+
     def declined(self, request_id: str) -> None:
         """The tool's own confirmation was declined: its response is a denial."""
         call = self.translator.book.get(request_id)
@@ -259,6 +269,7 @@ class AdkSessionState:
         """Fill the book of calls from a loaded record, so that answers find ADK's ids again."""
         book = self.translator.book
         self.follow(record)
+        self.never_began = _never_begun(record, machine)
         if machine.turn_id is not None:
             self._count_on(record)
         for event in record:
@@ -350,6 +361,22 @@ _CALL_NAMES: Mapping[str, str] = {
     "auth_required": CREDENTIAL,
     "clarification": INPUT,
 }
+
+
+def _never_begun(record: Sequence[Event], machine: SessionMachine) -> set[str]:
+    """The open tool requests of a loaded record whose tool no process has let in.
+
+    A tool is let in by a run, and a stream in which a run works brackets agents. So a call has not begun that waits for
+    its grant, or was granted after the last such stream.
+    """
+    worked = {event.stream_id for event in record if isinstance(event, AgentStart)}
+    late: set[str] = set()
+    for event in reversed(record):
+        if event.stream_id in worked:
+            break
+        if isinstance(event, ToolDecision):
+            late.add(event.request_id)
+    return {request.id for request in machine.requests.values() if request.status == "waiting" or request.id in late}
 
 
 def _adk_marks(event: Event) -> Mapping[str, Any]:

@@ -128,6 +128,7 @@ class ToolCalls:
             if confirmed is None:
                 return {"error": DECLINED}
         context.tool_confirmation = confirmed  # ADK looks too, and would ask again
+        state.never_began.discard(request_id)
         return None
 
     async def _permit(self, tool: BaseTool, args: dict[str, Any], context: ToolContext) -> dict[str, Any] | None:
@@ -198,6 +199,7 @@ class ToolCalls:
         if self.unannounced.known(context) is None:  # a node may be given what cannot be copied
             self._allowed[request_id] = copy.deepcopy(args)
         await self._stored()
+        self._live.state.never_began.discard(request_id)
 
     async def _stored(self) -> None:
         """First the record, then the tool: one that ran before it is stored that it may would be let run once more."""

@@ -68,6 +68,7 @@ class Unannounced:
             )
             live.brackets.see_agent_open(request)
             live.ctx.emit_nowait(request)
+            live.state.never_began.add(made)
             if context.node_path:
                 self._nodes[context.node_path] = made
         return made

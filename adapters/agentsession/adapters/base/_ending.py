@@ -196,12 +196,19 @@ class Ending:
     def _close_all(self, requests: Iterable[RequestState], messages: Iterable[str], *, interrupted: bool) -> None:
         """Close in the legal order: waiting requests, messages, tools that had started. Agents come after."""
         recorder, chosen = self._recorder, list(requests)
-        for event in settle_requests(chosen, started=False):
-            recorder.record(event)
+        self._settle(chosen, started=False)
         for event in close_messages(self._machine, recorder.log.events, messages, interrupted=interrupted):
             recorder.record(event)
-        for event in settle_requests([item for item in chosen if item.id in self._machine.requests]):
-            recorder.record(event)
+        self._settle([item for item in chosen if item.id in self._machine.requests])
+
+    def _settle(self, requests: Iterable[RequestState], *, started: bool = True) -> None:
+        """Settle those of ``requests`` that wait; with ``started`` also those that do not."""
+
+        def has_begun(request: RequestState) -> bool:
+            return self._executor.has_begun(self._session, request)
+
+        for event in settle_requests(list(requests), started=started, has_begun=has_begun):
+            self._recorder.record(event)
 
     def close_thread(self, thread_id: str | None, agent_id: str, reason: str) -> None:
         """The innermost agent of a thread is done."""
@@ -227,8 +234,8 @@ class Ending:
     def settle_ids(self, ids: Iterable[str]) -> None:
         """Settle these requests: nobody waits for them any more."""
         requests = self._machine.requests
-        for event in settle_requests([requests[request_id] for request_id in requests if request_id in set(ids)]):
-            self._recorder.record(event)
+        chosen = set(ids)
+        self._settle([requests[request_id] for request_id in requests if request_id in chosen])
 
     def reopen(self) -> None:
         """Open again the agents that the pause closed. The stream has an event then, in any case."""
@@ -246,8 +253,7 @@ class Ending:
         self._session.answers.secrets.clear()
         options = turns.run.options if turns.run is not None else self._session.options.execution
         stream_id, _ = turns.begin_stream(cast(str, machine.turn_id), options)
-        for event in settle_requests(machine.requests.values()):
-            self._recorder.record(event)
+        self._settle(machine.requests.values())
         self.end(reason, {"cause": cause})
         return stream_id
 
@@ -288,8 +294,7 @@ class Ending:
             return
         run.aborting, run.end_reason = cause, reason
         self._session.answers.secrets.clear()
-        for event in settle_requests(self._machine.requests.values(), started=False):
-            self._recorder.record(event)
+        self._settle(self._machine.requests.values(), started=False)
         run.kill_replies()
         self._cancel(run)
 
@@ -342,8 +347,7 @@ class Ending:
         """Close what a process that was killed left: a cut stream, and requests that lived in its memory. PER-04."""
         machine, recorder = self._machine, self._recorder
         if machine.state == "running":
-            for event in settle_requests(machine.requests.values()):
-                recorder.record(event)
+            self._settle(machine.requests.values())
             for event in close_agents(machine, "failed"):
                 recorder.record(event)
             self.end("failed", {"cause": "lost"})

@@ -206,6 +206,11 @@ class BaseExecutor:
         """Whether a waiting turn of this session can be continued by another process."""
         return self.descriptor.supports("resume")
 
+    def has_begun(self, session: BaseSession, request: RequestState) -> bool:
+        """Whether the tool of a request that was allowed may have begun, for all that is known: its turn ends, and it
+        is ``unknown`` then; one that never began is ``cancelled``. Must not raise."""
+        return True
+
     def describe_error(self, error: BaseException) -> Error:
         """The error event for an exception that left ``run``: no traceback, and no text that could hold a secret."""
         if isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:

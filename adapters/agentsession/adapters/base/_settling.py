@@ -9,7 +9,7 @@ Each function yields events for the session to record; it never raises and never
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Any
 
 from agentsession.protocol import (
@@ -30,10 +30,17 @@ from agentsession.protocol import (
 __all__ = ["close_agents", "close_messages", "reopen_agents", "settle_requests"]
 
 
-def settle_requests(requests: Iterable[RequestState], *, waiting: bool = True, started: bool = True) -> Iterator[Event]:
+def settle_requests(
+    requests: Iterable[RequestState],
+    *,
+    waiting: bool = True,
+    started: bool = True,
+    has_begun: Callable[[RequestState], bool] = lambda _: True,
+) -> Iterator[Event]:
     """The responses of requests that nobody will answer: cancelled where it waited, unknown where it had started.
 
-    Questions come first, so that a tool's confirmation is settled before the tool.
+    Questions come first, so that a tool's confirmation is settled before the tool. ``has_begun``: whether a tool that
+    was allowed may have started.
     """
     for request in sorted(requests, key=lambda item: item.kind != "elicitation"):
         waits = request.status == "waiting"
@@ -45,7 +52,12 @@ def settle_requests(requests: Iterable[RequestState], *, waiting: bool = True, s
             continue
         # A request with needs "none" whose own confirmation was not accepted cannot have started.
         held = request.confirmation not in (None, "accept")
-        status = "cancelled" if waits or held else "denied" if request.status == "denied" else "unknown"
+        if waits or held:
+            status = "cancelled"
+        elif request.status == "denied":
+            status = "denied"
+        else:
+            status = "unknown" if has_begun(request) else "cancelled"
         yield ToolResponse(**base, name=request.name, status=status, is_error=True, source="host")
 
 
