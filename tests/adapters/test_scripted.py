@@ -233,3 +233,37 @@ async def test_turns_are_counted_over_restarts() -> None:
 
 def test_the_entry_point_gives_the_class() -> None:
     assert entry_point() is ScriptedExecutor
+
+
+COUNT = ToolDescriptor(
+    name="count",
+    owner="agent",
+    parameters_schema={"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]},
+)
+
+
+@pytest.mark.rule("TOOL-04")
+@pytest.mark.parametrize("reenter", [False, True])
+async def test_arguments_of_the_model_that_do_not_fit_the_schema_run_nothing(reenter: bool) -> None:
+    runs: list[dict[str, Any]] = []
+    script: list[list[Step]] = [[Call("count", {"n": "many"}, needs="grant", run=runs.append), Say("sorry")]]
+    async with session_of(ScriptedExecutor(script, own_tools=[COUNT], reenter=reenter)) as session:
+        await say(session)
+        events = await read(session.stream(grant(session.pending[0].request_id)))
+        (response,) = only(events, ToolResponse)
+        assert (response.status, response.is_error, runs) == ("failed", True, [])
+        assert texts(events) == ["sorry"]
+
+
+@pytest.mark.rule("HITL-04")
+@pytest.mark.parametrize("reenter", [False, True])
+async def test_arguments_that_a_reader_changes_in_the_record_are_not_what_runs(reenter: bool) -> None:
+    runs: list[dict[str, Any]] = []
+    script: list[list[Step]] = [[Call("write", {"path": "a"}, needs="grant", run=runs.append)]]
+    async with session_of(ScriptedExecutor(script, reenter=reenter)) as session:
+        (asked,) = only(await say(session), ToolRequest)
+        assert asked.args is not None
+        asked.args["path"] = "evil"
+        await read(session.stream(grant(asked.request_id)))
+        assert runs == [{"path": "a"}]
+        asked.args["path"] = "a"  # it is the record's own event, which is checked next

@@ -26,7 +26,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import anyio
 
-from agentsession.adapters.base import BaseExecutor, BaseSession, RunContext, RunResult
+from agentsession.adapters.base import BaseExecutor, BaseSession, RunContext, RunResult, wrong_args
 from agentsession.protocol import (
     AgentDescriptor,
     Answer,
@@ -164,6 +164,10 @@ class Call:
         if answer is not None and not isinstance(answer, ToolGrant):
             return
         args = dict(request.args or {}) if answer is None or answer.args is None else dict(answer.args)
+        wrong = wrong_args(ctx.descriptor, request.name, args)
+        if wrong is not None:
+            await ctx.respond(request, {"error": f"wrong arguments: {wrong}"}, is_error=True, status="failed")
+            return
         try:
             given = self.run(args) if self.run is not None else {"ok": True}
             data = to_json(await given if inspect.isawaitable(given) else given)
@@ -407,10 +411,13 @@ class ScriptedExecutor(BaseExecutor):
         index = asked[-1][0][0]
         step = steps[index]
         for (_, number), request in asked:
-            if isinstance(request, ToolRequest) and ctx.is_open_request(request.request_id):
+            waits = ctx.open_request(request.request_id)
+            if isinstance(request, ToolRequest) and waits is not None:
                 call = step.calls[number] if isinstance(step, Calls) else step
                 assert isinstance(call, Call)
-                await call.finish(ctx, request, ctx.answers[request.request_id])
+                # The arguments that were decided on: who reads the event may have changed those in it.
+                decided = request.model_copy(update={"args": waits.args})
+                await call.finish(ctx, decided, ctx.answers[request.request_id])
         return index + 1
 
 

@@ -10,17 +10,21 @@ one has failed, and of the others this record says nothing.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
+import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import jsonschema
+import jsonschema.exceptions
 
 from agentsession.conformance.results import Evidence, Result, Status
 from agentsession.protocol import (
     RULES,
     AgentDescriptor,
+    Error,
     Event,
     ProtocolViolation,
     SchemaError,
@@ -72,10 +76,13 @@ def check(
     touched: set[str] = set()
     try:
         for number, line in enumerate(record, start=1):
-            event, wire = _read(line, number)
-            _check_round_trip(event, wire)
+            with warnings.catch_warnings():  # what pydantic warns of in a malformed event is said better below
+                warnings.filterwarnings("ignore", "Pydantic serializer warnings")
+                event, wire = _read(line, number)
+                _check_round_trip(event, wire)
             _check_secrets(event, wire, secrets, seen)
             _feed(machine, event, seen)
+            _check_confession(event, seen)
             seen.append(event)
             touched |= _touched(event)
             if event.type == "initialize" and descriptor is None:
@@ -96,12 +103,15 @@ def check(
 
 def check_descriptor(descriptor: AgentDescriptor) -> None:
     """Raises :class:`Break` of LIFE-01 for a descriptor that its published schema refuses."""
-    wire = descriptor.to_wire()
-    try:
-        jsonschema.validate(wire, descriptor_schema(), cls=jsonschema.Draft202012Validator)
-    except jsonschema.ValidationError as error:
+    error = jsonschema.exceptions.best_match(_descriptor_validator().iter_errors(descriptor.to_wire()))
+    if error is not None:
         where = "/".join(str(step) for step in error.absolute_path)
-        raise Break("LIFE-01", f"the descriptor is not valid at /{where}: {error.message}") from error
+        raise Break("LIFE-01", f"the descriptor is not valid at /{where}: {error.message}")
+
+
+@functools.cache
+def _descriptor_validator() -> Any:
+    return jsonschema.Draft202012Validator(descriptor_schema())
 
 
 def evidence_of(events: Sequence[Event], broken: Event | None = None, remark: str = "") -> tuple[Evidence, ...]:
@@ -134,11 +144,17 @@ def _check_round_trip(event: Event, wire: Mapping[str, Any]) -> None:
     try:
         again = parse_event(event.to_wire_json())
     except SchemaError as error:
-        raise Break(
-            "WIRE-01", f"an event does not survive its own JSON: {error.what}", evidence_of([], event)
-        ) from error
+        raise Break("WIRE-02", f"this is no {event.type} event: {error.what}", evidence_of([], event)) from error
     if again.to_wire() != event.to_wire() or {**event.to_wire(), **wire} != event.to_wire():
         raise Break("WIRE-01", "an event says something else after a round trip through JSON", evidence_of([], event))
+
+
+def _check_confession(event: Event, seen: Sequence[Event]) -> None:
+    """An executor that was kept from breaking a rule, by the machine that guards it, says which rule it was."""
+    if isinstance(event, Error) and event.fatal and event.code is not None and event.code in RULES:
+        raise Break(
+            event.code, f"the executor was stopped as it broke the rule: {event.message}", evidence_of(seen, event)
+        )
 
 
 def _check_secrets(event: Event, wire: Mapping[str, Any], secrets: Collection[str], seen: Sequence[Event]) -> None:

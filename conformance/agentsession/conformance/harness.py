@@ -37,7 +37,11 @@ from agentsession.protocol import (
     RecordStore,
 )
 
-__all__ = ["Harness", "MortalStore", "Play", "ToolFailed", "ToolRun"]
+__all__ = ["CannotPlay", "Harness", "MortalStore", "Play", "ToolFailed", "ToolRun"]
+
+
+class CannotPlay(Exception):
+    """The harness cannot play this script. What it would have shown is ``not-run``, unless another script shows it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,6 +73,11 @@ class Play:
         self._released: dict[str, anyio.Event] = {}
 
     # -- for the harness ----------------------------------------------------------------------------------------------
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether the executor was killed: nothing that it keeps may change any more, wherever it keeps it."""
+        return self._mortal.dead
 
     def ran(self, name: str, args: Mapping[str, Any]) -> None:
         """The body of an own tool begins. Call it first, before anything that may wait or fail."""
@@ -130,8 +139,13 @@ class Harness(abc.ABC):
         """An executor whose agent plays ``play.script``; the suite enters it.
 
         Its own tools are ``play.script.own_tools()``; the host declares the others when it opens a session.
+        Raises :class:`CannotPlay` for a script with something in it that it has no way to play.
         """
         ...
+
+    def store(self, folder: Path) -> RecordStore:
+        """Where a scenario's records are kept; in memory unless another kind of store is to be used."""
+        return MemoryRecordStore()
 
     async def kill(self, executor: AgentExecutor, play: Play) -> None:
         """End the executor as ``kill -9`` would. This way serves one that keeps nothing but ``play.store``."""

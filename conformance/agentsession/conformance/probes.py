@@ -11,8 +11,8 @@ from typing import Final
 
 import anyio
 
-from agentsession.conformance.harness import Harness
-from agentsession.conformance.scene import CannotPlay, HarnessBroke, Scene, Stage, scene_of
+from agentsession.conformance.harness import CannotPlay, Harness
+from agentsession.conformance.scene import HarnessBroke, Scene, Stage, scene_of
 from agentsession.conformance.script import Hold, Say
 from agentsession.protocol import AgentSession, AgentSessionError, Unimplemented
 

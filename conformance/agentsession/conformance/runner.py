@@ -20,11 +20,11 @@ from typing import Final
 
 import anyio
 
-from agentsession.conformance.engine import Break
-from agentsession.conformance.harness import Harness
+from agentsession.conformance.engine import Break, evidence_of
+from agentsession.conformance.harness import CannotPlay, Harness
 from agentsession.conformance.probes import probe
 from agentsession.conformance.results import Evidence, Report, Result, Status, rules_of
-from agentsession.conformance.scene import SCENARIOS, CannotPlay, HarnessBroke, Scenario, scene_of
+from agentsession.conformance.scene import SCENARIOS, HarnessBroke, NotApplicable, Scenario, Scene, scene_of
 from agentsession.conformance.script import Say
 from agentsession.protocol import PROTOCOL_VERSION, AgentDescriptor, AgentSessionError, ProtocolViolation, Rule
 
@@ -33,7 +33,7 @@ __all__ = ["all_scenarios", "describe", "run", "run_scenario"]
 _LIMIT_S: Final = 20.0
 """A scenario takes milliseconds; one that is not over by then waits for something that will not come."""
 _HERE: Final = Path(__file__).resolve().parent
-_MODULES: Final = ("lifecycle",)
+_MODULES: Final = ("lifecycle", "order", "tools", "people")
 
 
 def all_scenarios() -> Mapping[str, Scenario]:
@@ -52,23 +52,23 @@ async def describe(harness: Harness) -> AgentDescriptor:
         raise _alone(group) from None
 
 
-async def run_scenario(chosen: Scenario, harness: Harness, *, limit_s: float = _LIMIT_S) -> list[Result]:
+async def run_scenario(chosen: Scenario, harness: Harness, *, seed: int = 0, limit_s: float = _LIMIT_S) -> list[Result]:
     """What one scenario shows: at most one failure that it found itself, and what its records show."""
     own: list[Result] = []
     records: list[Result] = []
     try:
-        async with scene_of(harness) as scene:
-            with anyio.fail_after(limit_s):
+        async with scene_of(harness, random.Random(f"{seed} {chosen.name}")) as scene:
+            with anyio.move_on_after(limit_s) as limit:
                 try:
                     await chosen.play(scene)
                     own = [Result(rule, Status.PASS, scenario=chosen.name) for rule in chosen.rules]
                 except Exception as error:  # noqa: BLE001  # whatever it is, it is a verdict
-                    own = [_judge(chosen, error)]
+                    own = _judge(chosen, _alone(error))
                 records = await scene.finish()
-    except TimeoutError:
-        own = [_stuck(chosen, limit_s)]
+            if limit.cancelled_caught:
+                own = [_stuck(chosen, scene, limit_s)]
     except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001  # as above, raised as the executor was left
-        own = own if own and own[0].status is Status.FAIL else [_judge(chosen, _alone(error))]
+        own = own if own and own[0].status is Status.FAIL else _judge(chosen, _alone(error))
     return _named(chosen, own, records)
 
 
@@ -89,30 +89,34 @@ def _named(chosen: Scenario, own: list[Result], records: list[Result]) -> list[R
     return [dataclasses.replace(result, scenario=chosen.name) for result in [*own, *records]]
 
 
-def _judge(chosen: Scenario, error: Exception) -> Result:
+def _judge(chosen: Scenario, error: Exception) -> list[Result]:
     """What an exception in a scenario says, and about whom."""
     first = chosen.rules[0]
     if isinstance(error, Break):
-        return Result(error.rule, Status.FAIL, error.message, error.evidence)
+        return [Result(error.rule, Status.FAIL, error.message, error.evidence)]
+    if isinstance(error, NotApplicable):
+        return [Result(rule, Status.NOT_APPLICABLE, str(error)) for rule in chosen.rules]
     if isinstance(error, CannotPlay):
-        return Result(first, Status.NOT_RUN, str(error))
+        return [Result(rule, Status.NOT_RUN, str(error)) for rule in chosen.rules]
     if isinstance(error, HarnessBroke):
-        return Result(first, Status.HARNESS_ERROR, f"the harness could not make an executor: {error}")
+        return [Result(first, Status.HARNESS_ERROR, f"the harness could not make an executor: {error}")]
     if isinstance(error, ProtocolViolation):
-        return Result(error.rule, Status.FAIL, error.what, (Evidence(str(error), is_break=True),))
+        return [Result(error.rule, Status.FAIL, error.what, (Evidence(str(error), is_break=True),))]
     if isinstance(error, AgentSessionError):
         said = f"the executor raised {type(error).__name__}: {error.what}"
-        return Result(first, Status.FAIL, said, (Evidence(str(error), is_break=True),))
+        return [Result(first, Status.FAIL, said, (Evidence(str(error), is_break=True),))]
     frames = traceback.extract_tb(error.__traceback__)
     said = f"{type(error).__name__}: {error}"
     if frames and Path(frames[-1].filename).resolve().is_relative_to(_HERE):
-        return Result(first, Status.HARNESS_ERROR, f"the suite broke in {frames[-1].name}: {said}")
+        return [Result(first, Status.HARNESS_ERROR, f"the suite broke in {frames[-1].name}: {said}")]
     where = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "nowhere"
-    return Result(first, Status.FAIL, f"the executor raised {said}", (Evidence(f"raised at {where}", is_break=True),))
+    return [Result(first, Status.FAIL, f"the executor raised {said}", (Evidence(f"raised at {where}", is_break=True),))]
 
 
-def _stuck(chosen: Scenario, limit_s: float) -> Result:
-    return Result(chosen.rules[0], Status.FAIL, f"nothing more happened within {limit_s:g} s")
+def _stuck(chosen: Scenario, scene: Scene, limit_s: float) -> Result:
+    said = f"nothing more happened within {limit_s:g} s"
+    shown = evidence_of(scene.seen.latest, remark=f"<- here: {said}")
+    return Result(chosen.rules[0], Status.FAIL, said, shown)
 
 
 async def run(
@@ -147,7 +151,7 @@ async def run(
     found: list[Result] = []
     for chosen in scenarios:
         if chosen.needs <= declared:
-            results = await run_scenario(chosen, harness)
+            results = await run_scenario(chosen, harness, seed=seed)
             found += results
             if heard is not None:
                 heard(chosen, results)
@@ -188,23 +192,18 @@ def _verdict(rule: Rule, found: Iterable[Result], declared: frozenset[str], prob
     if broke:
         return broke[0]
     own_scenarios = [each for each in SCENARIOS.values() if rule.id in each.rules]
-    applicable = [each for each in own_scenarios if each.needs <= declared]
+    applicable = {each.name for each in own_scenarios if each.needs <= declared}
+    shown = [result for result in own if result.status is Status.PASS]
+    if shown and (rule.checked_by != "session" or {result.scenario for result in shown} & applicable):
+        return shown[0]
     if own_scenarios and not applicable:
         lacks = min((sorted(each.needs - declared) for each in own_scenarios), key=len)
         return Result(rule.id, Status.NOT_APPLICABLE, f"not declared: {', '.join(lacks)}")
-    shown = [result for result in own if result.status is Status.PASS]
-    ran = {result.scenario for result in shown}
-    if shown and (rule.checked_by != "session" or ran & {each.name for each in applicable}):
-        return shown[0]
+    refused = [result for result in own if result.status is Status.NOT_APPLICABLE]
+    if refused and {result.scenario for result in refused} == applicable:
+        return refused[0]
     said = next((result.message for result in own if result.status is Status.NOT_RUN), "")
-    blocked = next(
-        (
-            result
-            for result in found
-            if result.status is Status.FAIL and result.scenario in {a.name for a in applicable}
-        ),
-        None,
-    )
+    blocked = next((result for result in found if result.status is Status.FAIL and result.scenario in applicable), None)
     if not said and blocked is not None:
         said = f"not reached: {blocked.rule} broke in the scenario {blocked.scenario}"
     return Result(rule.id, Status.NOT_RUN, said or "no scenario showed it")

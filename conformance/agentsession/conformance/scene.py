@@ -9,43 +9,51 @@ Nothing here sleeps: every wait is for an event of the executor's, and the runne
 from __future__ import annotations
 
 import dataclasses
+import random
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from agentsession.conformance.engine import Break, check, evidence_of
-from agentsession.conformance.harness import Harness, MortalStore, Play
-from agentsession.conformance.results import Evidence, Result
+from agentsession.conformance.harness import CannotPlay, Harness, MortalStore, Play
+from agentsession.conformance.hosting import standard_answer
+from agentsession.conformance.results import Evidence, Result, Status
 from agentsession.conformance.script import Script, Step
+from agentsession.conformance.seen import Seen
 from agentsession.protocol import (
     AgentExecutor,
     AgentSession,
     AgentSessionError,
     Event,
+    EventReader,
     EventStream,
     ExecutionOptions,
     HostCapabilities,
     OpenOptions,
     PendingRequest,
+    Receipt,
     StreamEnd,
 )
 
-__all__ = ["SCENARIOS", "CannotPlay", "HarnessBroke", "Scenario", "Scene", "Stage", "scenario", "scene_of"]
+__all__ = ["SCENARIOS", "HarnessBroke", "NotApplicable", "Scenario", "Scene", "Stage", "scenario", "scene_of"]
 
 E = TypeVar("E", bound=Event)
 
-
-class CannotPlay(Exception):
-    """The harness says that it cannot play a step of the script."""
+_QUIET_S: Final = 0.05
+"""A producer that comes no further in this time is taken for one that is held. Taken wrongly, it passes."""
 
 
 class HarnessBroke(Exception):
     """The harness could not make or enter an executor."""
+
+
+class NotApplicable(Exception):
+    """The executor refused, as the contract lets it, what the scenario is about: there is nothing to show."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -85,16 +93,18 @@ class Stage:
         self.executor = executor
         self.play = play
         self.sessions: list[AgentSession] = []
+        self._kinds: dict[str, Collection[str] | None] = {}
         self._dead = False
         self._leaving = anyio.Event()
         self._left = anyio.Event()
 
     def options(self, *, kinds: Collection[str] | None = None, **execution: Any) -> OpenOptions:
-        """How the suite opens a session: the host's tools of the script are declared, own tools are granted by it."""
+        """How the suite opens a session: the host's tools of the script are declared, own tools wait for it or not.
+
+        ``kinds`` are the kinds of question that the host can show, ``None`` for all. What is ``None`` is left out.
+        """
         script = self.play.script
-        given: dict[str, Any] = {"tools": script.host_tools() or None}
-        if any(call.needs == "grant" for call in script.calls()):
-            given["host_tool_execution"] = True
+        given: dict[str, Any] = {"tools": script.host_tools() or None, "host_tool_execution": script.is_gated}
         given |= execution
         return OpenOptions(
             host=HostCapabilities(elicitation_kinds=None if kinds is None else list(kinds)),
@@ -103,19 +113,27 @@ class Stage:
 
     async def open(self, options: OpenOptions | None = None) -> AgentSession:
         """A new session, whose record is checked at the end of the scenario."""
-        return self._keep(await self.executor.open(options or self.options(), store=self.play.store))
+        options = options or self.options()
+        return self._keep(await self.executor.open(options, store=self.play.store), options)
 
     async def load(self, session_id: str, options: OpenOptions | None = None) -> AgentSession:
         """A stored session."""
-        return self._keep(await self.executor.load(session_id, options or self.options(), store=self.play.store))
+        options = options or self.options()
+        return self._keep(await self.executor.load(session_id, options, store=self.play.store), options)
 
-    def keep(self, session: AgentSession) -> AgentSession:
-        """Have the record of a session checked that was opened in another way, such as a fork."""
-        return self._keep(session)
+    async def fork(self, session_id: str, at: int) -> AgentSession:
+        """A fork of a session."""
+        options = self.options()
+        return self._keep(await self.executor.fork(session_id, at, options, store=self.play.store), options)
 
-    def _keep(self, session: AgentSession) -> AgentSession:
+    def _keep(self, session: AgentSession, options: OpenOptions) -> AgentSession:
         self.sessions.append(session)
+        self._kinds[session.session_id] = options.host.elicitation_kinds
         return session
+
+    def kinds(self, session: AgentSession) -> Collection[str] | None:
+        """The kinds of question that the host said it could show."""
+        return self._kinds.get(session.session_id)
 
     async def reached(self, mark: str) -> None:
         """Wait until the agent has come to a mark of the script."""
@@ -164,17 +182,19 @@ class Stage:
 class Scene:
     """One scenario while it runs."""
 
-    def __init__(self, harness: Harness, folder: Path, group: TaskGroup, secrets: Collection[str] = ()) -> None:
+    def __init__(self, harness: Harness, folder: Path, group: TaskGroup, chance: random.Random) -> None:
         """``group``: where the executors are held open."""
         self.harness = harness
         self._group = group
-        self.secrets = list(secrets)
+        self.random = chance
+        """What a scenario leaves to chance; the run's seed repeats it."""
+        self.secrets: list[str] = []
         """Texts that must appear in no event of this scenario."""
         self._folder = folder
         self._stages: list[Stage] = []
         self._folders = 0
-        self._seen: dict[str, dict[int, Event]] = {}
-        """What streams gave, by session and seq: a record that is read later lacks what is ephemeral."""
+        self.seen = Seen()
+        """What readers were given."""
 
     # -- executors and sessions ---------------------------------------------------------------------------------------
 
@@ -192,12 +212,14 @@ class Scene:
         self._folders += 1
         folder = self._folder / f"stage{self._folders}"
         folder.mkdir()
-        return await self.enter(Play(script, folder, MortalStore()))
+        return await self.enter(Play(script, folder, MortalStore(self.harness.store(folder))))
 
     async def enter(self, play: Play) -> Stage:
         """Enter an executor for a play."""
         try:
             executor = self.harness.executor(play)
+        except CannotPlay:
+            raise
         except Exception as error:
             raise HarnessBroke(f"{type(error).__name__}: {error}") from error
         stage = Stage(self, executor, play)
@@ -208,6 +230,8 @@ class Scene:
     def drop(self, stage: Stage) -> None:
         """Check no record of this stage, and do not leave it again: it was killed."""
         self._stages.remove(stage)
+        for session in stage.sessions:
+            self.seen.killed(session.session_id)
 
     async def opened(self, *turns: Sequence[Step], **options: Any) -> tuple[Stage, AgentSession]:
         """A stage and one session on it."""
@@ -226,9 +250,36 @@ class Scene:
         self.expect(ended, "LIFE-08", "an iterator ended before stream_end", events)
         return events
 
+    @asynccontextmanager
+    async def reading(self, stream: EventStream) -> AsyncIterator[list[Event]]:
+        """Read a stream to its end beside what the scenario does; when left, all its events are there."""
+        events: list[Event] = []
+
+        async def read() -> None:
+            events.extend(await self.read(stream))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(read)
+            yield events
+
+    async def asked(
+        self, session: AgentSession, count: int, rule: str = "LIFE-17", message: str = "go"
+    ) -> list[PendingRequest]:
+        """Start a turn and read it to where it waits for the host; what waits, which must be so many requests."""
+        events = await self.read(session.stream(message))
+        self.end(events, "input_required", rule)
+        return self.pending(session, count, "TOOL-06" if count > 1 else rule)
+
+    async def turn(self, session: AgentSession, message: str = "go") -> list[Event]:
+        """A whole turn, in which the suite's host answers all that it is asked; all its events."""
+        events = await self.read(session.stream(message))
+        while session.state == "input_required":
+            events += await self.read(session.stream([standard_answer(request) for request in session.pending]))
+        return events
+
     def saw(self, event: E) -> E:
-        """Keep an event that a stream gave, for the check of the record."""
-        self._seen.setdefault(event.session_id, {})[event.seq] = event
+        """Keep an event that a reader gave, for the check of the record."""
+        self.seen.add(event)
         return event
 
     async def record(self, session: AgentSession) -> list[Event]:
@@ -236,13 +287,23 @@ class Scene:
         async with session.events() as reader:
             return [event async for event in reader]
 
-    async def until(self, stream: EventStream, kind: type[E]) -> E:
-        """Read a stream up to the first event of a kind."""
-        async for event in stream:
+    async def until(self, reader: EventReader, kind: type[E]) -> E:
+        """Read up to the first event of a kind."""
+        async for event in reader:
             self.saw(event)
             if isinstance(event, kind):
                 return event
-        raise Break("LIFE-08", f"the stream ended without a {kind.__name__}")
+        raise Break("LIFE-08", f"the reader ended without a {kind.__name__}")
+
+    async def holds_back(self, stage: Stage, session: AgentSession, mark: str) -> bool:
+        """Whether the agent comes no further before it has come to ``mark``."""
+        while True:
+            before = session.last_seq
+            with anyio.move_on_after(_QUIET_S):
+                await stage.reached(mark)
+                return False
+            if session.last_seq == before:
+                return True
 
     def end(self, events: Sequence[Event], reason: str, rule: str) -> StreamEnd:
         """The stream's end, which must have this reason."""
@@ -256,6 +317,11 @@ class Scene:
         waiting = list(session.pending)
         self.expect(len(waiting) == count, rule, f"{len(waiting)} requests wait, not {count}", waiting)
         return waiting
+
+    def receipts(self, got: Sequence[Receipt], *statuses: str, rule: str, what: str) -> None:
+        """What became of answers, which must be this."""
+        found = [receipt.status for receipt in got]
+        self.expect(found == list(statuses), rule, f"{what} was {', '.join(found)}, not {', '.join(statuses)}")
 
     # -- judging ------------------------------------------------------------------------------------------------------
 
@@ -291,22 +357,27 @@ class Scene:
         found: list[Result] = []
         for stage in self._stages:
             for session in stage.sessions:
-                found += await self._checked(session)
+                found += await self._checked(stage, session)
         return found
 
-    async def _checked(self, session: AgentSession) -> Iterable[Result]:
-        complete = session.state != "running"
+    async def _checked(self, stage: Stage, session: AgentSession) -> list[Result]:
         try:
             stored = await self.record(session)
         except AgentSessionError:
             if session.state != "closed":
                 raise
-            stored, complete = [], False  # a closed session need not say more than it did
-        events = {**self._seen.get(session.session_id, {}), **{event.seq: event for event in stored}}
-        record = [events[seq] for seq in sorted(events)]
+            stored = None  # a closed session need not say more than it did
+        try:
+            if stored is None:
+                record, complete = self.seen.merged(session.session_id, []), False
+            else:
+                record, complete = self.seen.with_record(session.session_id, stored), session.state != "running"
+        except Break as broken:
+            return [Result(broken.rule, Status.FAIL, broken.message, broken.evidence)]
         if not record or record[0].seq != 1:
             return []
-        return check(record, session.descriptor, secrets=self.secrets, complete=complete)
+        kinds = stage.kinds(session)
+        return check(record, session.descriptor, secrets=self.secrets, host_kinds=kinds, complete=complete)
 
     async def aclose(self) -> None:
         """Leave every executor."""
@@ -316,11 +387,11 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene_of(harness: Harness) -> AsyncIterator[Scene]:
+async def scene_of(harness: Harness, chance: random.Random | None = None) -> AsyncIterator[Scene]:
     """A scene in a folder of its own; everything is left and removed at the end."""
     with tempfile.TemporaryDirectory() as folder:
         async with anyio.create_task_group() as group:
-            scene = Scene(harness, Path(folder), group)
+            scene = Scene(harness, Path(folder), group, chance or random.Random(0))
             try:
                 yield scene
             finally:

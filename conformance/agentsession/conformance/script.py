@@ -53,6 +53,8 @@ class Stream(_Data):
 
     step: Literal["stream"] = "stream"
     pieces: list[str]
+    hold: str | None = None
+    """The model waits at this mark (see :class:`Hold`) before the last piece."""
 
 
 class Think(_Data):
@@ -72,8 +74,13 @@ class Call(_Data):
     own, which the host leaves to the executor."""
     confirm: bool = False
     """With ``none``: the tool declares that a person must confirm it, by an elicitation ``tool_confirmation``."""
+    asks: bool = False
+    """The tool asks from inside: its body, once it is let run, first asks for a person's yes, by an elicitation
+    ``tool_confirmation``, and does no work without it. What counts as its run is what comes after the yes."""
     fails: bool = False
     """The tool's body raises an error when it runs."""
+    parameters: dict[str, Any] | None = None
+    """The schema that the tool declares; any object when left out. The first call of a name has the say."""
     hold: str | None = None
     """The tool's body waits at this mark (see :class:`Hold`) before it returns."""
 
@@ -96,7 +103,10 @@ class Ask(_Data):
 
 class Recite(_Data):
     """The model says, as one message, the JSON list of what it was told of its calls and questions of this turn:
-    ``{"name", "args", "data", "is_error"}`` for a call and ``{"action", "content"}`` for a question, in their order."""
+    ``{"name", "args", "data", "is_error"}`` for a call and ``{"action", "content"}`` for a question, in their order.
+
+    ``args`` are those that the model wrote. A sub-agent tells of its own alone. What the model was told of a denial is
+    up to the executor, as long as ``is_error`` says that it was no result."""
 
     step: Literal["recite"] = "recite"
 
@@ -187,6 +197,12 @@ class Script(_Data):
         """The names of the steps that a harness must be able to play."""
         return frozenset(step.step for step in self.steps())
 
+    @property
+    def is_gated(self) -> bool | None:
+        """Whether own tools wait for the host: as the calls have it, ``None`` where no call cares."""
+        needs = {call.needs for call in self.calls() if not call.confirm}
+        return "grant" in needs if needs & {"grant", "none"} else None
+
     def calls(self) -> Iterator[Call]:
         """Every call."""
         for step in self.steps():
@@ -211,8 +227,15 @@ def _all(steps: Sequence[Step]) -> Iterator[Step]:
 
 
 def _tools(calls: Iterator[Call]) -> list[ToolDescriptor]:
-    owners = {call.name: "host" if call.needs == "result" else "agent" for call in calls}
+    first: dict[str, Call] = {}
+    for call in calls:
+        first.setdefault(call.name, call)
     return [
-        ToolDescriptor(name=name, description=f"Does {name}.", parameters_schema=dict(_PARAMETERS), owner=owner)
-        for name, owner in owners.items()
+        ToolDescriptor(
+            name=call.name,
+            description=f"Does {call.name}.",
+            parameters_schema=dict(_PARAMETERS if call.parameters is None else call.parameters),
+            owner="host" if call.needs == "result" else "agent",
+        )
+        for call in first.values()
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from agentsession.adapters import scripted
@@ -13,10 +13,12 @@ from agentsession.conformance import script
 from agentsession.conformance.harness import Harness, Play
 from agentsession.protocol import (
     AgentExecutor,
+    Answer,
     ElicitationAnswer,
     ElicitationRequest,
     ElicitationResponse,
     ToolDenial,
+    ToolGrant,
     ToolRequest,
     ToolResponse,
     ToolResult,
@@ -42,13 +44,13 @@ def _step(play: Play, step: script.Step) -> scripted.Step:
     match step:
         case script.Say(text=text):
             return scripted.Say(text)
-        case script.Stream(pieces=pieces):
-            return scripted.Deltas(pieces)
+        case script.Stream():
+            return Streamed(play, step)
         case script.Think(text=text):
             return scripted.Think(text)
         case script.Calls(calls=calls):
-            if any(call.confirm for call in calls):
-                return Confirmed(play, calls[0])
+            if any(call.confirm or call.asks for call in calls):
+                return Asking(play, calls)
             return scripted.Calls(*(_call(play, call) for call in calls))
         case script.Ask():
             return scripted.Ask(step.message, kind=step.kind, schema=step.requested_schema)
@@ -83,35 +85,78 @@ def _body(play: Play, call: script.Call) -> Callable[[dict[str, Any]], Awaitable
     return run
 
 
-class Confirmed:
-    """A call of a tool that a person must confirm: shown, asked about, and run on a clear yes."""
+class Streamed:
+    """A message in pieces, which may wait before its last one."""
 
-    def __init__(self, play: Play, call: script.Call) -> None:
-        self._call = _call(play, call)
+    def __init__(self, play: Play, step: script.Stream) -> None:
+        self._play = play
+        self._step = step
 
     async def play(self, ctx: RunContext, memory: Memory) -> None:
-        request = self._call.request(ctx)
-        await ctx.emit(request)
-        answer = await ctx.elicit(
-            "tool_confirmation", f"Run {request.name}?", tool_request_id=request.request_id, context=request.args
-        )
-        memory.answers[answer.request_id] = answer
-        if answer.action == "accept":
-            await self._call.finish(ctx, request, None)
-        else:
-            await ctx.respond(request, {"error": "not confirmed"}, is_error=True, status="denied")
+        async with ctx.message() as message:
+            for number, piece in enumerate(self._step.pieces, start=1):
+                if self._step.hold is not None and number == len(self._step.pieces):
+                    await self._play.hold(self._step.hold)
+                await message.text(piece)
+
+
+class Asking:
+    """Calls at once of which some ask a person: before they run (``confirm``), or as they run (``asks``)."""
+
+    def __init__(self, play: Play, calls: Sequence[script.Call]) -> None:
+        self._calls = [(call, _call(play, call)) for call in calls]
+
+    async def play(self, ctx: RunContext, memory: Memory) -> None:
+        made = [(call, mine, mine.request(ctx)) for call, mine in self._calls]
+        for _, _, request in made:
+            if request.needs == "none":
+                await ctx.emit(request)
+        first = [_confirmation(ctx, request) if call.confirm else request for call, _, request in made]
+        answers = await self._answers(ctx, memory, first)
+        for (call, mine, request), asked, answer in zip(made, first, answers, strict=True):
+            if call.asks and isinstance(answer, ToolGrant):
+                yes = _accepts(await ctx.request(_confirmation(ctx, request)))
+            else:
+                yes = asked is request or _accepts(answer)
+            if yes:
+                await mine.finish(ctx, request, answer if asked is request else None)
+            else:
+                await ctx.respond(request, {"error": "not confirmed"}, is_error=True, status="denied")
+
+    async def _answers(
+        self, ctx: RunContext, memory: Memory, asked: Sequence[ToolRequest | ElicitationRequest]
+    ) -> list[Answer | None]:
+        waits = [item for item in asked if not (isinstance(item, ToolRequest) and item.needs == "none")]
+        given = dict(zip([item.request_id for item in waits], await ctx.requests(*waits), strict=True))
+        memory.answers.update(given)
+        return [given.get(item.request_id) for item in asked]
+
+
+def _confirmation(ctx: RunContext, request: ToolRequest) -> ElicitationRequest:
+    return ElicitationRequest(
+        request_id=ctx.new_id("q"),
+        kind="tool_confirmation",
+        message=f"Run {request.name}?",
+        tool_request_id=request.request_id,
+        context=request.args,
+    )
+
+
+def _accepts(answer: Answer | None) -> bool:
+    return isinstance(answer, ElicitationAnswer) and answer.action == "accept"
 
 
 class Recited:
-    """Says what the model was told in this turn."""
+    """Says what the model was told in this turn, on its own thread."""
 
     async def play(self, ctx: RunContext, memory: Memory) -> None:
-        turn = [event for event in ctx.record if event.turn_id == ctx.turn_id]
+        turn = [event for event in ctx.record if event.turn_id == ctx.turn_id and event.thread_id == ctx.thread_id]
         ends = {event.request_id: event for event in turn if isinstance(event, (ToolResponse, ElicitationResponse))}
         told = [
             _told(event, memory, ends)
             for event in turn
-            if isinstance(event, (ToolRequest, ElicitationRequest)) and not getattr(event, "partial", False)
+            if (isinstance(event, ToolRequest) and not event.partial)
+            or (isinstance(event, ElicitationRequest) and event.tool_request_id is None)
         ]
         await ctx.say(json.dumps(told))
 

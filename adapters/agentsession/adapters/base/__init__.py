@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agentsession.adapters.base._answering import recorded_answer
+from agentsession.adapters.base._arguments import wrong_args
 from agentsession.adapters.base._context import RunContext
 from agentsession.adapters.base._executor import BaseExecutor, RunResult
 from agentsession.adapters.base._hooks import PROCEED, Hooked, Hooks, hook_events
@@ -29,4 +30,5 @@ __all__ = [
     "recorded_answer",
     "restamp",
     "unvalidated",
+    "wrong_args",
 ]

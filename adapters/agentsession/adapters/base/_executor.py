@@ -30,7 +30,7 @@ from typing import Any, ClassVar, Self
 import anyio
 from anyio.abc import TaskGroup
 
-from agentsession.adapters.base._arguments import need
+from agentsession.adapters.base._arguments import need, wrong_args
 from agentsession.adapters.base._clock import Milliseconds
 from agentsession.adapters.base._context import RunContext
 from agentsession.adapters.base._keeping import KeptRuns
@@ -62,7 +62,6 @@ from agentsession.protocol import (
     ToolGrant,
     Unimplemented,
     check_id,
-    check_schema,
 )
 
 __all__ = ["BaseExecutor", "RunResult"]
@@ -170,13 +169,11 @@ class BaseExecutor:
     def check_answer(self, session: BaseSession, request: RequestState, answer: Answer) -> Receipt | None:
         """A receipt that refuses an answer the machine takes, or ``None``. Edited arguments must fit their schema."""
         if isinstance(answer, ToolGrant) and answer.args is not None:
-            tool = next((tool for tool in self.descriptor.own_tools if tool.name == request.name), None)
-            if tool is not None and tool.parameters_schema is not None:
-                wrong = check_schema(tool.parameters_schema, answer.args)
-                if wrong is not None:
-                    return Receipt(
-                        status="invalid", request_id=request.id, rule="TOOL-04", reason=f"the edited arguments: {wrong}"
-                    )
+            wrong = wrong_args(self.descriptor, request.name, answer.args)
+            if wrong is not None:
+                return Receipt(
+                    status="invalid", request_id=request.id, rule="TOOL-04", reason=f"the edited arguments: {wrong}"
+                )
         return None
 
     def check_update(self, session: BaseSession, config: SessionConfig) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import anyio
 
+from agentsession.conformance.looking import texts
 from agentsession.conformance.scene import Scene, scenario
 from agentsession.conformance.script import Call, Calls, Fail, Hold, Raise, Say, Stream
 from agentsession.protocol import (
@@ -49,7 +50,7 @@ async def two_turns_follow_each_other(scene: Scene) -> None:
         scene.end(events, "completed", "LIFE-12")
         ends = [event for event in events if isinstance(event, StreamEnd)]
         scene.expect(len(ends) == 1, "LIFE-05", f"{len(ends)} stream_ends in a stream", events)
-        said = _texts(events)
+        said = texts(events)
         scene.expect(text in said, "LIFE-12", f"the turn said {said}, not {text!r}", events)
         scene.expect(
             session.state == "idle", "LIFE-12", f"after a completed turn the session is {session.state}", events
@@ -123,7 +124,7 @@ async def an_error_that_is_not_fatal_ends_nothing(scene: Scene) -> None:
     scene.end(events, "completed", "LIFE-11")
     errors = [event for event in events if isinstance(event, Error)]
     scene.expect(bool(errors) and not errors[0].fatal, "LIFE-11", "no error that is not fatal was shown", events)
-    scene.expect("still here" in _texts(events), "LIFE-11", "the agent said nothing after the error", events)
+    scene.expect("still here" in texts(events), "LIFE-11", "the agent said nothing after the error", events)
 
 
 @scenario("LIFE-13")
@@ -159,7 +160,7 @@ async def a_streamed_message_is_closed_as_it_was_said(scene: Scene) -> None:
     closings = [event for event in messages if not event.partial]
     scene.expect(len(closings) == 1, "LIFE-14", f"{len(closings)} whole messages for one that was streamed", messages)
     scene.expect(
-        "".join(pieces) in _texts(events), "LIFE-14", "the whole message has another text than its deltas", messages
+        "".join(pieces) in texts(events), "LIFE-14", "the whole message has another text than its deltas", messages
     )
 
 
@@ -177,12 +178,3 @@ async def between_turns_nothing_is_said(scene: Scene) -> None:
 
 
 _NEVER_LOOSE = ("agent_start", "agent_end", "tool_request", "elicitation_request", "usage", "stream_end")
-
-
-def _texts(events: list[Event]) -> list[str]:
-    """The whole messages of agents, as text."""
-    return [
-        "".join(getattr(part, "text", "") for part in event.content)
-        for event in events
-        if isinstance(event, Message) and not event.partial and event.role != "user"
-    ]

@@ -1,0 +1,445 @@
+"""HITL: questions to a person, and what their answers let happen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import anyio
+
+from agentsession.conformance.engine import Break
+from agentsession.conformance.hosting import edited_args, result_data, standard_answer
+from agentsession.conformance.looking import of, recited, requests
+from agentsession.conformance.scene import NotApplicable, Scene, Stage, scenario
+from agentsession.conformance.script import Ask, Call, Calls, Delegate, Hold, Recite, Say, Step
+from agentsession.protocol import (
+    AgentSession,
+    ConfigurationError,
+    Constraints,
+    ElicitationAnswer,
+    ElicitationRequest,
+    ElicitationResponse,
+    Event,
+    PendingRequest,
+    StreamEnd,
+    ToolDecision,
+    ToolRequest,
+    ToolResponse,
+    accept,
+    args_digest,
+    cancel,
+    decline,
+    grant,
+    result,
+)
+
+_ASK: Final = ("elicitation",)
+_HOST: Final = ("host_tool_execution",)
+_SCHEMA: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {"n": {"type": "integer"}},
+    "required": ["n"],
+    "additionalProperties": False,
+}
+
+
+def _wipe(path: str) -> Call:
+    return Call(name="wipe", args={"path": path}, needs="none", confirm=True)
+
+
+# -- a clear yes, and all else ----------------------------------------------------------------------------------------
+
+
+@scenario("HITL-01", "HITL-03", needs=_ASK)
+async def a_gated_tool_waits_for_a_yes(scene: Scene) -> None:
+    """A tool that wants a confirmation has not run when the question waits, and runs once on a yes, as it was shown."""
+    stage, session = await scene.opened([Calls(calls=[_wipe("a")]), Recite()])
+    asked = await _question(scene, session)
+    _about_call(scene, await scene.record(session), asked, "wipe")
+    scene.ran(stage, rule="HITL-01")
+    events = await scene.read(session.stream(accept(asked.request_id)))
+    scene.ran(stage, ("wipe", {"path": "a"}), rule="HITL-03")
+    scene.end(events, "completed", "HITL-03")
+    told = recited(events)
+    ran = [{"name": "wipe", "args": {"path": "a"}, "data": {"ran": "wipe", "args": {"path": "a"}}, "is_error": False}]
+    scene.expect(told == ran, "HITL-03", f"the model was told {told}, not {ran}", events)
+
+
+@scenario("HITL-01", "HITL-02", "HITL-03", needs=_ASK)
+async def of_two_gated_tools_each_has_its_own_answer(scene: Scene) -> None:
+    """Two tools want a confirmation at once: the one that gets a yes runs, the other does not, in either order."""
+    turn: list[Step] = [Calls(calls=[_wipe("a"), _wipe("b")]), Say(text="done")]
+    stage, session = await scene.opened(turn, turn)
+    ran: list[tuple[str, dict[str, Any]]] = []
+    for yes in ("b", "a"):
+        waiting = await scene.asked(session, 2, "HITL-01")
+        scene.ran(stage, *ran, rule="HITL-01")
+        paths = _paths(await scene.record(session))
+        for question in reversed(waiting):
+            said_yes = paths[getattr(question, "tool_request_id", None)] == yes
+            answer = (accept if said_yes else decline)(question.request_id)
+            scene.receipts(await session.respond(answer), "applied", rule="HITL-01", what="an answer")
+        events = await scene.read(session.stream())
+        ran.append(("wipe", {"path": yes}))
+        scene.ran(stage, *ran, rule="HITL-02")
+        scene.end(events, "completed", "HITL-02")
+
+
+@scenario("HITL-01", "HITL-02", needs=("elicitation", "host_tool_execution"))
+async def a_tool_that_asks_from_inside_stops_at_its_question(scene: Scene) -> None:
+    """A granted tool that asks as it runs does its work on a yes alone."""
+    turn: list[Step] = [
+        Calls(calls=[Call(name="deploy", args={"to": "live"}, needs="grant", asks=True)]),
+        Say(text="done"),
+    ]
+    stage, session = await scene.opened(turn, turn)
+    for ran, answer in ((False, decline), (True, accept)):
+        (asked,) = await scene.asked(session, 1, "TOOL-05")
+        scene.ran(stage, rule="TOOL-05")
+        events = await scene.read(session.stream(grant(asked.request_id)))
+        scene.end(events, "input_required", "HITL-01")
+        (question,) = scene.pending(session, 1, "HITL-01")
+        scene.ran(stage, rule="HITL-01")
+        events = await scene.read(session.stream(answer(question.request_id)))
+        scene.ran(stage, *[("deploy", {"to": "live"})] * ran, rule="HITL-03" if ran else "HITL-02")
+        scene.end(events, "completed", "HITL-02")
+
+
+@scenario("HITL-02", needs=_ASK)
+async def a_no_runs_nothing(scene: Scene) -> None:
+    """Decline, cancel and an option that nobody offered run nothing, and are told to the model as no result."""
+    turn: list[Step] = [Calls(calls=[_wipe("a")]), Recite()]
+    stage, session = await scene.opened(turn, turn)
+    for answer in (decline, cancel):
+        asked = await _question(scene, session)
+        (other,) = await session.respond(ElicitationAnswer(request_id=asked.request_id, action="yes_to_all"))
+        scene.expect(not other.ok, "HITL-02", "an option that nobody offered was taken for an answer")
+        scene.pending(session, 1, "HITL-02")
+        events = await scene.read(session.stream(answer(asked.request_id)))
+        scene.ran(stage, rule="HITL-02")
+        _not_run(scene, events)
+        told = recited(events)
+        scene.expect(
+            told is None or [item["is_error"] for item in told] == [True],
+            "HITL-02",
+            f"the model was told {told} of a tool that did not run",
+            events,
+        )
+
+
+@scenario("HITL-02", needs=_ASK)
+async def a_deadline_is_no_yes(scene: Scene) -> None:
+    """A question that is not answered until the turn's deadline runs nothing, and a yes that comes later is stale."""
+    stage = await scene.stage([Calls(calls=[_wipe("a")]), Say(text="done")])
+    soon = datetime.now(UTC) + timedelta(milliseconds=100)
+    session = await stage.open(stage.options(deadline=soon.isoformat(timespec="milliseconds")))
+    async with session.events(follow=True) as reader:
+        await scene.read(session.stream("go"))
+        # The moment may have come before the question was asked: then the stream that asked is the last.
+        while (await scene.until(reader, StreamEnd)).reason == "input_required":
+            pass
+    asked = of(await scene.record(session), ElicitationRequest)
+    for question in asked:
+        scene.receipts(
+            await session.respond(accept(question.request_id)), "stale", rule="HITL-02", what="a yes after the deadline"
+        )
+    scene.ran(stage, rule="HITL-02")
+    _not_run(scene, await scene.record(session))
+    scene.pending(session, 0, "HITL-02")
+
+
+@scenario("HITL-03", "HITL-04", "TOOL-15", needs=_HOST)
+async def what_was_approved_is_what_runs(scene: Scene) -> None:
+    """A tool that is granted with edited arguments runs once, with these; the decision holds them and their digest."""
+    call = Call(name="write", args={"path": "a", "edit": {"path": "b"}}, needs="grant")
+    stage, session = await scene.opened([Calls(calls=[call]), Say(text="done")])
+    (asked,) = await scene.asked(session, 1, "TOOL-05")
+    scene.ran(stage, rule="TOOL-05")
+    edited = edited_args(call.args) or {}
+    events = await scene.read(session.stream(grant(asked.request_id, edited)))
+    scene.ran(stage, ("write", edited), rule="HITL-03")
+    scene.end(events, "completed", "HITL-03")
+    made = of(await scene.record(session), ToolDecision)
+    scene.expect(len(made) == 1, "TOOL-15", f"{len(made)} decisions on one request", made)
+    scene.expect(made[0].args == edited, "HITL-04", "the decision does not hold the edited arguments", made)
+    scene.expect(
+        made[0].args_digest == args_digest(edited), "HITL-04", "the digest is not that of the edited arguments", made
+    )
+
+
+@scenario("HITL-04", needs=_HOST)
+async def an_approval_is_of_what_was_asked(scene: Scene) -> None:
+    """Who changes the arguments in an event that was read changes nothing of what is decided on and run."""
+    call = Call(name="write", args={"path": "a", "to": ["x"]}, needs="grant")
+    stage, session = await scene.opened([Calls(calls=[call]), Say(text="done")])
+    await scene.asked(session, 1, "TOOL-05")
+    original: dict[str, Any] = {"path": "a", "to": ["x"]}
+    for event in requests([*await scene.record(session), *of(session.pending, ToolRequest)]):
+        if event.args is not None:
+            event.args["path"] = "evil"
+            event.args["to"].append("y")
+    asked_id = session.pending[0].request_id
+    await session.respond(grant(asked_id))
+    try:
+        await scene.read(session.stream())
+    finally:
+        for event in requests(await scene.record(session)):
+            if event.args is not None:  # the record is the executor's own: put back what was changed in it
+                event.args.update(original)
+    scene.ran(stage, ("write", original), rule="HITL-04")
+
+
+# -- ends of a question -----------------------------------------------------------------------------------------------
+
+
+@scenario("HITL-06", needs=("abort", "host_tool_execution"))
+async def an_abort_cancels_what_waits(scene: Scene) -> None:
+    """Abort of a waiting turn answers every request cancelled; later answers are stale, and nothing runs."""
+    calls = [Call(name="look", args={"at": "a"}), Call(name="write", args={"path": "b"}, needs="grant")]
+    stage, session = await scene.opened([Calls(calls=calls), Say(text="done")], [Say(text="again")])
+    waiting = await scene.asked(session, 2, "TOOL-06")
+    await session.abort("enough")
+    scene.pending(session, 0, "HITL-06")
+    record = await scene.record(session)
+    ended = {event.request_id: event.status for event in of(record, ToolResponse)}
+    wanted = {request.request_id: "cancelled" for request in waiting}
+    scene.expect(ended == wanted, "HITL-06", f"the responses are {ended}, not all cancelled", record[-6:])
+    scene.expect(
+        isinstance(record[-1], StreamEnd) and record[-1].reason == "aborted",
+        "CTL-01",
+        "the record does not end with the turn's end",
+        record[-3:],
+    )
+    got = await session.respond(result(waiting[0].request_id, 1), grant(waiting[1].request_id))
+    scene.receipts(got, "stale", "stale", rule="HITL-06", what="an answer after the abort")
+    scene.end(await scene.read(session.stream("again")), "completed", "CTL-05")
+    scene.ran(stage, rule="HITL-06")
+
+
+@scenario("HITL-06", needs=("abort", "elicitation"))
+async def an_abort_cancels_a_question(scene: Scene) -> None:
+    """Abort of a turn that asks a person answers the question cancel, and a yes that comes later runs nothing."""
+    stage, session = await scene.opened([Calls(calls=[_wipe("a")]), Say(text="done")])
+    asked = await _question(scene, session)
+    await session.abort()
+    scene.pending(session, 0, "HITL-06")
+    answered = of(await scene.record(session), ElicitationResponse)
+    scene.expect(
+        [event.action for event in answered] == ["cancel"], "HITL-06", "the question was not answered cancel", answered
+    )
+    got = await session.respond(accept(asked.request_id))
+    scene.receipts(got, "stale", rule="HITL-06", what="a yes after the abort")
+    scene.ran(stage, rule="HITL-06")
+
+
+@scenario("HITL-07", needs=_ASK)
+async def what_the_host_cannot_show_is_cancelled_at_once(scene: Scene) -> None:
+    """A kind of question that the host did not name is requested and cancelled in one step, and runs nothing."""
+    script: list[Step] = [Ask(message="Which colour?"), Calls(calls=[_wipe("a")]), Say(text="done")]
+    stage, session = await scene.opened(script, kinds=[])
+    events = await scene.read(session.stream("go"))
+    scene.pending(session, 0, "HITL-07")
+    asked, answered = of(events, ElicitationRequest), of(events, ElicitationResponse)
+    scene.expect(len(asked) >= 1, "HITL-07", "the question is not in the record", events)
+    scene.expect(
+        [(event.request_id, event.action) for event in answered] == [(event.request_id, "cancel") for event in asked],
+        "HITL-07",
+        "a question that cannot be shown was not cancelled",
+        [*asked, *answered],
+    )
+    scene.ran(stage, rule="HITL-07")
+
+
+@scenario("HITL-07", needs=_ASK)
+async def what_the_host_can_show_is_asked(scene: Scene) -> None:
+    """A kind of question that the host names is asked, beside another that is cancelled."""
+    script: list[Step] = [Ask(message="Which colour?"), Calls(calls=[_wipe("a")]), Say(text="done")]
+    stage, session = await scene.opened(script, kinds=["tool_confirmation"])
+    events = await scene.read(session.stream("go"))
+    scene.end(events, "input_required", "HITL-07")
+    (asked,) = scene.pending(session, 1, "HITL-07")
+    scene.expect(
+        isinstance(asked, ElicitationRequest) and asked.kind == "tool_confirmation",
+        "HITL-07",
+        "what waits is not the question that the host can show",
+        [asked],
+    )
+    await scene.read(session.stream(accept(asked.request_id)))
+    scene.ran(stage, ("wipe", {"path": "a"}), rule="HITL-03")
+
+
+@scenario("HITL-08", needs=_ASK)
+async def content_must_fit_the_question(scene: Scene) -> None:
+    """Content that the question's schema refuses is invalid, and the question goes on waiting."""
+    script: list[Step] = [Ask(message="How many?", requested_schema=dict(_SCHEMA)), Recite()]
+    _, session = await scene.opened(script)
+    (asked,) = await scene.asked(session, 1)
+    shown = asked.requested_schema if isinstance(asked, ElicitationRequest) else None
+    scene.expect(shown == _SCHEMA, "HITL-08", f"the question's schema is shown as {shown}", [asked])
+    for wrong in ({"n": "two"}, {}, {"n": 1, "m": 2}, "1", None):
+        answer = ElicitationAnswer(request_id=asked.request_id, action="accept", content=wrong)
+        scene.receipts(await session.respond(answer), "invalid", rule="HITL-08", what=f"an acceptance with {wrong!r}")
+        scene.pending(session, 1, "HITL-08")
+    scene.receipts(
+        await session.respond(accept(asked.request_id)), "invalid", rule="HITL-08", what="an acceptance without content"
+    )
+    events = await scene.read(session.stream(standard_answer(asked)))
+    scene.end(events, "completed", "HITL-08")
+    wanted = [{"action": "accept", "content": {"n": 7}}]
+    told = recited(events)
+    scene.expect(told == wanted, "HITL-08", f"the model was told {told}, not {wanted}", events)
+
+
+@scenario("HITL-08", "HITL-01", needs=_ASK)
+async def a_yes_that_says_no_is_invalid(scene: Scene) -> None:
+    """An acceptance of a confirmation whose content contradicts it is invalid: the question waits, nothing runs."""
+    stage, session = await scene.opened([Calls(calls=[_wipe("a")]), Say(text="done")])
+    asked = await _question(scene, session)
+    for no in ({"confirmed": False}, "no", False, {"decision": "deny"}, {"confirmed": None}, 0):
+        answer = ElicitationAnswer(request_id=asked.request_id, action="accept", content=no)
+        scene.receipts(await session.respond(answer), "invalid", rule="HITL-08", what=f"an acceptance that says {no!r}")
+        scene.pending(session, 1, "HITL-08")
+        scene.ran(stage, rule="HITL-01")
+    await scene.read(session.stream(accept(asked.request_id)))
+    scene.ran(stage, ("wipe", {"path": "a"}), rule="HITL-03")
+
+
+@scenario("HITL-09", needs=_ASK)
+async def a_no_has_no_content(scene: Scene) -> None:
+    """Content with a decline or a cancel is refused or left out: it is not in the record and not told to the model."""
+    turn: list[Step] = [Ask(message="Which colour?"), Recite()]
+    _, session = await scene.opened(turn, turn)
+    for action in ("decline", "cancel"):
+        (asked,) = await scene.asked(session, 1)
+        answer = ElicitationAnswer(request_id=asked.request_id, action=action, content={"answer": "pink"})
+        (got,) = await session.respond(answer)
+        if not got.ok:
+            scene.expect(got.status == "invalid", "HITL-09", f"a {action} with content was {got.status}")
+            await session.respond(ElicitationAnswer(request_id=asked.request_id, action=action))
+        events = await scene.read(session.stream())
+        scene.end(events, "completed", "HITL-09")
+        told = recited(events)
+        scene.expect(
+            told is None or told == [{"action": action, "content": None}],
+            "HITL-09",
+            f"the model was told {told} of a {action}",
+            events,
+        )
+    answered = of(await scene.record(session), ElicitationResponse)
+    scene.expect(
+        all(event.content is None for event in answered), "HITL-09", "a refusal holds content in the record", answered
+    )
+
+
+@scenario("TOOL-09", needs=_ASK)
+async def the_first_word_of_a_person_counts(scene: Scene) -> None:
+    """A second answer to a question is stale: a yes after a no runs nothing."""
+    stage, session = await scene.opened([Calls(calls=[_wipe("a")]), Say(text="done")])
+    asked = await _question(scene, session)
+    got = await session.respond(decline(asked.request_id), accept(asked.request_id))
+    scene.receipts(got, "applied", "stale", rule="TOOL-09", what="a no and then a yes")
+    await scene.read(session.stream())
+    scene.ran(stage, rule="TOOL-09")
+
+
+# -- children ---------------------------------------------------------------------------------------------------------
+
+
+def _delegated(call: Call) -> list[Step]:
+    names = ("left", "right")
+    steps: dict[str, list[Step]] = {
+        name: [Calls(calls=[call.model_copy(update={"args": {"who": name}})]), Recite()] for name in names
+    }
+    return [Delegate(agents=steps), Say(text="both are done")]
+
+
+@scenario("HITL-10", needs=("sub_agents", "host_tool_execution"))
+async def a_childs_call_is_answered_to_the_child(scene: Scene) -> None:
+    """What sub-agents ask comes on the parent's stream with their threads, and each gets the answer to its own."""
+    stage = await scene.stage(_delegated(Call(name="look")))
+    session = await stage.open(stage.options(host_tool_execution=False))
+    events = await scene.read(session.stream("go"))
+    while session.state == "input_required":
+        waiting = list(reversed(session.pending))
+        for request in waiting:
+            scene.expect(
+                request.thread_id is not None, "HITL-10", "a child's request has no thread of its own", [request]
+            )
+        events += await scene.read(session.stream([standard_answer(request) for request in waiting]))
+    scene.end(events, "completed", "HITL-10")
+    asked = [request for request in requests(events, "look") if request.thread_id is not None]
+    threads = {(request.args or {}).get("who"): request.thread_id for request in asked}
+    scene.expect(
+        len(asked) == 2 and len(set(threads.values())) == 2, "HITL-10", "two children do not ask on two threads", asked
+    )
+    for who, thread in threads.items():
+        args = {"who": who}
+        told = recited(events, thread)
+        wanted = [{"name": "look", "args": args, "data": result_data("look", args), "is_error": False}]
+        scene.expect(told == wanted, "HITL-10", f"the child {who} was told {told}, not {wanted}", events)
+
+
+# -- time -------------------------------------------------------------------------------------------------------------
+
+
+@scenario("HITL-11", needs=_HOST)
+async def a_person_has_all_the_time(scene: Scene) -> None:
+    """A turn that may work for a short time goes on after it has waited for a person longer than that."""
+    # The measure is another turn of the executor's, which works until the same limit ends it. A machine that is too
+    # slow for the turn itself is no fault of the executor's: each try allows more, and only the last one counts.
+    events: list[Event] = []
+    for allowed in (0.2, 0.8, 3.2):
+        stage = await scene.stage([Calls(calls=[Call(name="look")]), Say(text="done")])
+        clock = await scene.stage([Hold(mark="forever")])
+        limits = Constraints(max_time_seconds=allowed)
+        try:
+            session = await stage.open(stage.options(limits=limits))
+        except ConfigurationError as error:
+            raise NotApplicable(f"the executor refuses a limit of time: {error.what}") from error
+        events = await scene.read(session.stream("go"))
+        if session.state == "input_required":
+            await _time_passes(scene, clock, limits)
+            events = await scene.read(session.stream([standard_answer(request) for request in session.pending]))
+        if isinstance(events[-1], StreamEnd) and events[-1].reason != "max_time":
+            break
+    scene.end(events, "completed", "HITL-11")
+
+
+async def _time_passes(scene: Scene, clock: Stage, limits: Constraints) -> None:
+    with anyio.move_on_after(15):
+        ended = await scene.read((await clock.open(clock.options(limits=limits))).stream("go"))
+        scene.end(ended, "max_time", "CTL-08")
+        return
+    raise Break("CTL-08", f"a turn that may work for {limits.max_time_seconds} s was not ended")
+
+
+# -- what they look for -----------------------------------------------------------------------------------------------
+
+
+async def _question(scene: Scene, session: AgentSession) -> PendingRequest:
+    """Start a turn and read it to the one question that waits."""
+    (asked,) = await scene.asked(session, 1, "HITL-01")
+    scene.expect(isinstance(asked, ElicitationRequest), "HITL-01", "what waits is no question", [asked])
+    return asked
+
+
+def _about_call(scene: Scene, record: Sequence[Event], asked: PendingRequest, name: str) -> None:
+    about = {request.request_id: request for request in requests(record, name)}
+    kind = getattr(asked, "kind", None)
+    scene.expect(
+        kind == "tool_confirmation" and getattr(asked, "tool_request_id", None) in about,
+        "HITL-01",
+        "the confirmation does not say which call it is about",
+        [*about.values(), asked],
+    )
+
+
+def _paths(record: Sequence[Event]) -> dict[str | None, str]:
+    return {request.request_id: str((request.args or {}).get("path")) for request in requests(record)}
+
+
+def _not_run(scene: Scene, events: Sequence[Event]) -> None:
+    ran = [event for event in of(events, ToolResponse) if event.status in ("completed", "failed")]
+    ran = [event for event in ran if not event.is_error]
+    scene.expect(not ran, "HITL-02", "a tool that was not confirmed has a result", ran)
