@@ -11,11 +11,12 @@ import anyio
 import pytest
 from tests.adapters.sessions import Puppet, check, end_of, kinds, only, read, say, session_of, texts, tool
 
-from agentsession.adapters.base import BaseSession, RunContext, RunResult
+from agentsession.adapters.base import BaseExecutor, BaseSession, RunContext, RunResult
 from agentsession.adapters.base._run import Run
 from agentsession.adapters.scripted import Ask, Call, Calls, Delay, Deltas, Parallel, Say, ScriptedExecutor, Step
 from agentsession.protocol import (
     AbortTimeout,
+    AgentDescriptor,
     AgentSessionError,
     ConnectionLost,
     Error,
@@ -449,7 +450,7 @@ async def test_nothing_is_left_behind_after_many_turns(anyio_backend: str) -> No
                 check(session)
             await anyio.lowlevel.checkpoint()
             assert tasks() == before
-            assert executor._sessions == {}
+            assert executor.open_sessions == {}
 
 
 # -- steer ------------------------------------------------------------------------------------------------------------
@@ -738,3 +739,29 @@ async def test_r120_a_thousand_turns_that_are_never_answered_are_bounded_and_fre
 def runs() -> int:
     gc.collect()
     return sum(isinstance(item, Run) for item in gc.get_objects())
+
+
+async def test_a_class_of_an_authors_may_have_any_private_name() -> None:
+    class Mine(BaseExecutor):
+        descriptor = AgentDescriptor(name="mine", executor="mine", capabilities=["abort"])
+
+        def __init__(self) -> None:
+            super().__init__()
+            self._group, self._sessions, self._opener, self._store = "mine", ["mine"], 1, 2
+
+        async def run(self, ctx: RunContext) -> None:
+            await ctx.say(self._call("mine"))
+
+        def _call(self, text: str) -> str:
+            return self._after(text)
+
+        def _after(self, text: str) -> str:
+            return text
+
+        def _require(self, text: str) -> str:
+            raise AssertionError(text)
+
+    async with Mine() as executor:
+        session = await executor.open()
+        assert texts(await read(session.stream("go"))) == ["go", "mine"]
+        await session.aclose()

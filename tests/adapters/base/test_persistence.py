@@ -544,7 +544,7 @@ async def test_ids_that_could_leave_their_place_are_refused(bad: str) -> None:
             await executor.delete(bad)
         with pytest.raises(InvalidInput):
             await executor.list(bad)
-        assert executor._sessions == {}
+        assert executor.open_sessions == {}
 
 
 async def test_delete_removes_everything(store: RecordStore) -> None:
@@ -639,7 +639,7 @@ async def test_an_on_load_that_raises_gives_the_session_back() -> None:
         for _ in range(2):
             with pytest.raises(InvalidInput):
                 await executor.load("s")
-        assert executor._sessions == {}
+        assert executor.open_sessions == {}
 
 
 @pytest.mark.rule("HITL-07")
@@ -710,7 +710,7 @@ async def test_an_on_fork_that_raises_removes_the_fork() -> None:
         with pytest.raises(InvalidInput, match="no"):
             await executor.fork("s", 1)
         assert [info.key.session_id for info in await executor.list()] == ["s"]
-        assert list(executor._sessions) == [session.recorder.key]
+        assert list(executor.open_sessions) == [session.recorder.key]
 
 
 async def test_a_loaded_waiting_turn_can_be_steered_and_has_a_deadline(store: RecordStore) -> None:

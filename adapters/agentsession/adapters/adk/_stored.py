@@ -152,7 +152,7 @@ class AdkSessions(BaseExecutor):
         kept = store or self.store
         records = await kept.list(self.descriptor.name, user_id) if kept is not None else ()
         known = {info.key.session_id for info in records} | {
-            key.session_id for key in self._sessions if key.user_id == user_id
+            key.session_id for key in self.open_sessions if key.user_id == user_id
         }
         return [found.id for found in reversed(listed.sessions) if found.id not in known]
 
@@ -251,7 +251,7 @@ class AdkSessions(BaseExecutor):
     async def _before_append(self, adk_session: Session, event: AdkEvent) -> None:
         """Each event that ADK stores is marked with its place in the record."""
         state = self._states.get((adk_session.user_id, adk_session.id))
-        session = self._sessions.get(RecordKey(self.descriptor.name, adk_session.user_id, adk_session.id))
+        session = self.open_sessions.get(RecordKey(self.descriptor.name, adk_session.user_id, adk_session.id))
         if state is None or session is None:
             return
         recorder = session.recorder

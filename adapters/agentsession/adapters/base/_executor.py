@@ -24,7 +24,7 @@ import inspect
 import logging
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import nullcontext
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, ClassVar, Self
 
 import anyio
@@ -123,9 +123,10 @@ class BaseExecutor:
         self.window = window
         self.grace_s = grace_s
         self.now = now
-        self._group: TaskGroup | None = None
-        self._sessions: dict[RecordKey, BaseSession] = {}
-        self.opener = SessionOpener(self, self._sessions)
+        # An author's class may have a _group, a _call or a _sessions of its own: what is ours alone is out of its way.
+        self.__group: TaskGroup | None = None
+        self.__sessions: dict[RecordKey, BaseSession] = {}
+        self.opener = SessionOpener(self, self.__sessions)
         """What makes them."""
 
     # -- what an author writes ----------------------------------------------------------------------------------------
@@ -221,20 +222,25 @@ class BaseExecutor:
     # -- the executor's own life --------------------------------------------------------------------------------------
 
     @property
+    def open_sessions(self) -> Mapping[RecordKey, BaseSession]:
+        """The sessions that are open, or being opened."""
+        return MappingProxyType(self.__sessions)
+
+    @property
     def task_group(self) -> TaskGroup:
         """The only task group: runs and flushers are its tasks. Raises :class:`ConfigurationError` when not entered."""
-        if self._group is None:
+        if self.__group is None:
             raise ConfigurationError(
                 "the executor is not running", fix="enter it: async with executor:", id="executor-not-entered"
             )
-        return self._group
+        return self.__group
 
     async def __aenter__(self) -> Self:
-        if self._group is not None:
+        if self.__group is not None:
             raise ConfigurationError("the executor is running already", fix="enter it once, and open sessions in there")
         group = anyio.create_task_group()
         await group.__aenter__()
-        self._group = group
+        self.__group = group
         return self
 
     async def __aexit__(
@@ -244,8 +250,8 @@ class BaseExecutor:
         failures: list[Exception] = []
         try:
             with anyio.CancelScope(shield=True):
-                while self._sessions:  # one may be opened while another is closed
-                    session = next(iter(self._sessions.values()))
+                while self.__sessions:  # one may be opened while another is closed
+                    session = next(iter(self.__sessions.values()))
                     try:
                         await session.aclose()
                     except Exception as failure:  # noqa: BLE001 - raised below; the others must be closed first
@@ -255,7 +261,7 @@ class BaseExecutor:
             group.cancel_scope.cancel()
             # The reason of leaving is not handed on: the group has no children that failed, and must not wrap it.
             await group.__aexit__(None, None, None)
-            self._group = None
+            self.__group = None
         if failures and error is None:
             raise failures[0]
         return None
@@ -265,18 +271,18 @@ class BaseExecutor:
         with (
             session.spans.attached() if session.spans is not None else nullcontext()
         ):  # a task keeps the context it began in
-            self.task_group.start_soon(self._run_main, session, run, name=f"agentsession run {run.turn_id}")
+            self.task_group.start_soon(self.__run_main, session, run, name=f"agentsession run {run.turn_id}")
 
-    async def _run_main(self, session: BaseSession, run: Run) -> None:
+    async def __run_main(self, session: BaseSession, run: Run) -> None:
         outcome = Outcome(cancelled=True)
         try:
             with anyio.CancelScope() as scope:
                 run.scope = scope
                 if run.muted or (run.aborting is not None and not run.on_abort):
                     scope.cancel()
-                await self._after(run.previous)
+                await self.__after(run.previous)
                 run.previous = []
-                result = await self._call(session, run)
+                result = await self.__call(session, run)
                 if result is not None:
                     outcome.reason, outcome.data = result.reason, result.data
                 outcome.cancelled = False
@@ -291,7 +297,7 @@ class BaseExecutor:
             run.scope = None
             session.run_exited(run, outcome)
 
-    async def _after(self, previous: Sequence[Run]) -> None:
+    async def __after(self, previous: Sequence[Run]) -> None:
         """A turn's executor starts only after those of the turns before have exited."""
         with anyio.move_on_after(self.grace_s):
             for run in previous:
@@ -301,7 +307,7 @@ class BaseExecutor:
                 "the work of the turn before did not end", fix="close the session and load it", id="abort-timeout"
             )
 
-    async def _call(self, session: BaseSession, run: Run) -> RunResult | None:
+    async def __call(self, session: BaseSession, run: Run) -> RunResult | None:
         working = session.machine.agents.get(None) if run.message is None else None
         ctx = RunContext(session, run, working[-1] if working else self.descriptor.name)
         if not self.brackets_itself and run.message is not None:
@@ -331,9 +337,9 @@ class BaseExecutor:
     def forget(self, session: BaseSession) -> None:
         """The session was closed."""
         self.kept.discard(session)
-        for key, held in list(self._sessions.items()):
+        for key, held in list(self.__sessions.items()):
             if held is session:
-                del self._sessions[key]
+                del self.__sessions[key]
 
     # -- sessions -----------------------------------------------------------------------------------------------------
 
@@ -356,17 +362,17 @@ class BaseExecutor:
         hooks: LifecycleInterceptor | None = None,
     ) -> BaseSession:
         """Open a stored session (see ``AgentExecutor.load``). Rules: PER-01, PER-04."""
-        self._require("load")
+        self.__require("load")
         return await self.opener.load(session_id, self.opener.checked(options), store, hooks)
 
     async def list(self, user_id: str = "local", *, store: RecordStore | None = None) -> Sequence[RecordInfo]:
         """The user's stored sessions with this agent, newest first."""
-        self._require("list")
+        self.__require("list")
         return await self.opener.store_of(store).list(self.descriptor.name, check_id(user_id, "user id"))
 
     async def delete(self, session_id: str, user_id: str = "local", *, store: RecordStore | None = None) -> None:
         """Remove a stored session and all it holds."""
-        self._require("delete")
+        self.__require("delete")
         kept = self.opener.store_of(store)
         key = self.record_key(session_id, user_id)
         await kept.info(key)
@@ -388,16 +394,16 @@ class BaseExecutor:
         hooks: LifecycleInterceptor | None = None,
     ) -> BaseSession:
         """Copy the record up to seq ``at`` under a new id; what is pending there is settled in the fork. PER-05."""
-        self._require("fork")
+        self.__require("fork")
         return await self.opener.fork(session_id, at, options, store, hooks)
 
     async def rewind(
         self, session_id: str, to: int, user_id: str = "local", *, store: RecordStore | None = None
     ) -> None:
         """Take back what came after seq ``to`` (see ``AgentExecutor.rewind``). PER-06."""
-        self._require("rewind")
+        self.__require("rewind")
         to = need(to, int, "seq", "pass the seq of an event")
-        session = self._sessions.get(self.record_key(session_id, user_id))
+        session = self.__sessions.get(self.record_key(session_id, user_id))
         if session is not None:
             await rewind_session(session, to)
             return
@@ -411,7 +417,7 @@ class BaseExecutor:
         """What a session is kept under. Raises :class:`InvalidInput` for ids that cannot be kept."""
         return RecordKey(self.descriptor.name, user_id, session_id)
 
-    def _require(self, capability: str) -> None:
+    def __require(self, capability: str) -> None:
         if not self.descriptor.supports(capability):
             raise Unimplemented(
                 f"agent {self.descriptor.name} does not offer {capability}",
