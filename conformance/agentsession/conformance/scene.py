@@ -36,6 +36,7 @@ from agentsession.protocol import (
     HostCapabilities,
     OpenOptions,
     PendingRequest,
+    ProtocolViolation,
     Receipt,
     StreamEnd,
 )
@@ -170,6 +171,8 @@ class Stage:
                 entered = True
                 task_status.started()
                 await self._leaving.wait()
+        except CannotPlay:  # an executor in another process says so only when it gets the script
+            raise
         except (Exception, BaseExceptionGroup) as error:
             if not entered:
                 raise HarnessBroke(f"{type(error).__name__}: {error}") from error
@@ -363,6 +366,8 @@ class Scene:
     async def _checked(self, stage: Stage, session: AgentSession) -> list[Result]:
         try:
             stored = await self.record(session)
+        except ProtocolViolation:  # what a remote executor's events have broken closed the session
+            raise
         except AgentSessionError:
             if session.state != "closed":
                 raise
