@@ -318,6 +318,8 @@ class AdkExecutor(AdkSessions):
             if any(call.waits and ctx.is_open_request(call.request_id) for call in state.translator.book.open_calls()):
                 return None  # the run waits: the steer is taken when it goes on
             # A steer that came after the last model call: it is a message of its own to ADK, in the same turn.
+            if state.needs_sealing:
+                await self._handover.seal(ctx, state)
             said = steer = True
             content = types.Content(
                 role="user", parts=[part for steer in await ctx.steers() for part in said_parts(steer.content)[0]]
@@ -351,8 +353,8 @@ class AdkExecutor(AdkSessions):
             await ctx.emit(live.stopped.error)
             return RunResult(live.stopped.reason)
         await live.flush_error()
-        state.needs_sealing = state.has_open_calls()
-        await live.settle_foreign()
+        state.needs_sealing = state.has_open_calls() or bool(live.tools.unstored)
+        await live.settle_left_open()
         reason = state.translator.end_reason
         return self._end_of(live, None if reason in ("completed", "aborted") else RunResult(reason))
 

@@ -24,6 +24,7 @@ from agentsession.adapters.adk._replies import (
     confirmation_of,
     function_response,
     granted_args,
+    recorded_answer,
     recorded_result,
 )
 from agentsession.adapters.adk._sealing import awaited_calls, dangling_calls, seal
@@ -34,6 +35,7 @@ from agentsession.protocol import (
     AgentSessionError,
     Answer,
     ElicitationAnswer,
+    ElicitationResponse,
     Event,
     SessionNotFound,
     StreamEnd,
@@ -263,8 +265,14 @@ class Handover:
         if dangling:
             responses: dict[str, dict[str, Any]] = {}
             for event in ctx.record:
-                call = state.translator.book.get(event.request_id) if isinstance(event, ToolResponse) else None
-                if call is None or call.adk_id not in dangling or not isinstance(event, ToolResponse):
+                if not isinstance(event, (ToolResponse, ElicitationResponse)):
+                    continue
+                call = state.translator.book.get(event.request_id)
+                if call is None or call.adk_id not in dangling:
+                    continue
+                if isinstance(event, ElicitationResponse):
+                    if call.kind == "clarification" and event.action != "cancel":  # its agent was left before ADK heard
+                        responses[call.adk_id] = recorded_answer(call, event)
                     continue
                 # A long-running tool's first word is better than that nobody knew its outcome.
                 if event.status not in ("cancelled", "unknown") or call.adk_id not in responses:

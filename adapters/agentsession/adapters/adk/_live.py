@@ -38,6 +38,7 @@ from agentsession.protocol import (
     Error,
     Event,
     Message,
+    RequestState,
     RunEnded,
     SessionUpdate,
     ToolRequest,
@@ -172,7 +173,10 @@ class LiveRun:
                 Error(status="INVALID_ARGUMENT", code="not-json", message=f"JSON cannot say: {shown}"),
             )
         session_id = context.session.id
-        if session_id == self.state.adk_session_id or event.author == "user":
+        if session_id == self.state.adk_session_id:
+            self.tools.unstored.difference_update(response.id or "" for response in event.get_function_responses())
+            return
+        if event.author == "user":
             return
         thread = self.brackets.child_thread(session_id)
         if thread is None:
@@ -298,26 +302,36 @@ class LiveRun:
             if not self.ctx.aborting and self.ctx.open_agents.get(None):
                 await self.ctx.emit(usage)
 
-    async def settle_foreign(self) -> None:
-        """The run is over: calls that an agent's own code made up, and that nobody answered, have no known outcome."""
-        for call in self.state.translator.book.open_calls():
-            request = self.ctx.open_request(call.request_id)
-            # What the gate has let run was made by a model, perhaps in another process, and asks for something now.
-            made_up = call.kind == "tool" and call.request_id not in self.state.begun
-            made_up = made_up and not self.state.offers(call.agent_id or "", call.name)
-            if request is None or request.status == "waiting" or request.needs != "none" or not made_up:
+    async def settle_left_open(self) -> None:
+        """The run is over: calls that an agent's own code made up have no known outcome, nor have those of agents that
+        were left in the middle, such as the branches beside one that escalated."""
+        self.tools.flush()
+        waits = self.ctx.has_posted or any(item.status == "waiting" for item in self.ctx.open_requests.values())
+        for request in list(self.ctx.open_requests.values()):
+            if (
+                request.kind == "elicitation"
+                or request.status == "waiting"
+                or (waits and not self._is_made_up(request))
+            ):
                 continue
             response = ToolResponse(
                 request_id=request.id,
                 name=request.name,
                 is_error=True,
-                status="unknown",
+                status="unknown" if self.state.has_begun(request) else "cancelled",
                 agent_id=request.agent_id,
                 thread_id=request.thread_id,
                 source="ext:adk",
             )
             self.state.translator.resolve(request.id)
             await self.ctx.emit(response)
+
+    def _is_made_up(self, request: RequestState) -> bool:
+        call = self.state.translator.book.get(request.id)
+        if call is None or call.kind != "tool" or request.needs != "none":
+            return False
+        # What the gate has let run was made by a model, perhaps in another process, and asks for something now.
+        return request.id not in self.state.begun and not self.state.offers(call.agent_id or "", call.name)
 
     def drop_error(self) -> None:
         """An exception followed the error event: the exception is reported instead."""

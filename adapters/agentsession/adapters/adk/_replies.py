@@ -41,6 +41,7 @@ __all__ = [
     "elicitation_response",
     "function_response",
     "granted_args",
+    "recorded_answer",
     "recorded_result",
     "said_parts",
     "tool_result",
@@ -108,8 +109,18 @@ def recorded_result(event: ToolResponse) -> dict[str, Any]:
     """What the model is told of a call that the record has closed and ADK's session has not."""
     if event.status in SEALS:
         return dict(SEALS[event.status])
-    given = {"data": event.data} if "data" in event.model_fields_set else {}
+    told = event.data if isinstance(event.data, dict) else {}
+    if event.status == "denied" and told.get("denied") is True:
+        return {"error": f"denied: {told.get('error')}"}  # as one whose call was waiting for it reads it
+    given: dict[str, Any] = {"data": event.data} if "data" in event.model_fields_set else {}
     return _result(ToolResult(request_id=event.request_id, content=event.content, is_error=event.is_error, **given))
+
+
+def recorded_answer(call: Call, event: ElicitationResponse) -> dict[str, Any]:
+    """What the model is told of a question of the agent's that the record has closed and ADK's session has not."""
+    given: dict[str, Any] = {"content": event.content} if "content" in event.model_fields_set else {}
+    answer = ElicitationAnswer(request_id=event.request_id, action=event.action, **given)
+    return dict(elicitation_response(call, answer).response or {})
 
 
 def function_response(call: Call, answer: Answer) -> types.FunctionResponse:

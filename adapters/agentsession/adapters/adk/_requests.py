@@ -254,7 +254,10 @@ class Requests:
         call.open = False
         if call.hidden:
             return []
-        action, content = answer_of(call.kind, made.response, sealed=bool(event.error_code))
+        code = code_of(event.error_code)
+        # A seal also gives an answer that its agent was left before it could hear.
+        sealed = code is not None and (code != SEALED_CODE or made.response in SEALS.values())
+        action, content = answer_of(call.kind, made.response, sealed=sealed)
         if call.kind == "tool_confirmation" and action != "accept" and call.tool_request_id is not None:
             tool = self.book.get(call.tool_request_id)
             if tool is not None:

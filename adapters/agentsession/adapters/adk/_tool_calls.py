@@ -66,6 +66,8 @@ class ToolCalls:
         """What each tool was let run with, by request id; the tool may change what it was given."""
         self._results: dict[str, dict[str, Any]] = {}
         """Results of tools that have finished in a step that is not over, by request id."""
+        self.unstored: set[str] = set()
+        """ADK's ids of calls of the session's own agents that were entered and have no response in ADK's session."""
 
     # -- before -------------------------------------------------------------------------------------------------------
 
@@ -75,6 +77,8 @@ class ToolCalls:
         if isinstance(tool, AskedCredential):
             return {}  # not ``None``: a plugin or callback of the agent's author would be asked, and might answer it
         live.spans.open("tool", _key(tool, context), live.brackets.thread_at(context), inherit=False)
+        if context.function_call_id and self._is_of_session(context):
+            self.unstored.add(context.function_call_id)
         try:
             await live.attached()
             return await self._decide(tool, args, context)

@@ -158,6 +158,16 @@ class RunContext:
         return request_id in self._session.machine.requests
 
     @property
+    def has_posted(self) -> bool:
+        """Whether the executor will be called again with answers to what this run has posted."""
+        return bool(self._run.posted)
+
+    @property
+    def open_requests(self) -> Mapping[str, RequestState]:
+        """The requests without a response, by id."""
+        return self._session.machine.requests
+
+    @property
     def open_agents(self) -> Mapping[str | None, Sequence[str]]:
         """The agents that are open, by thread, outermost first."""
         return self._session.machine.agents
