@@ -29,10 +29,13 @@ from agentsession.adapters.scripted import (
 from agentsession.protocol import (
     AgentEnd,
     AgentStart,
+    Constraints,
     Error,
     Event,
+    ExecutionOptions,
     MemoryRecordStore,
     Message,
+    OpenOptions,
     Refusal,
     StreamEnd,
     Thought,
@@ -267,3 +270,20 @@ async def test_arguments_that_a_reader_changes_in_the_record_are_not_what_runs(r
         await read(session.stream(grant(asked.request_id)))
         assert runs == [{"path": "a"}]
         asked.args["path"] = "a"  # it is the record's own event, which is checked next
+
+
+@pytest.mark.rule("CTL-08")
+@pytest.mark.parametrize("reenter", [False, True])
+@pytest.mark.parametrize("name", ["max_llm_calls", "max_turns"])
+async def test_a_turn_makes_no_more_model_calls_than_it_may(name: str, reenter: bool) -> None:
+    script: list[list[Step]] = [[Call("a"), Think("hm"), Say("next"), Call("b"), Say("done")], [Say("fresh")]]
+    for allowed, reason in ((1, name), (2, name), (3, "completed")):
+        options = OpenOptions(execution=ExecutionOptions(limits=Constraints(**{name: allowed})))
+        async with session_of(ScriptedExecutor(script, reenter=reenter), options) as session:
+            events = await say(session)
+            while session.pending:
+                events += await read(session.stream(result(session.pending[0].request_id, 1)))
+            assert end_of(events).reason == reason
+            assert [event.code for event in only(events, Error)] == [name] * (reason == name)
+            assert len(only(events, ToolRequest)) == min(allowed, 2)
+            assert texts(await say(session)) == ["go", "fresh"]

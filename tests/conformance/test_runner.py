@@ -7,18 +7,51 @@ from tests.conformance.harnesses.scripted import harness, reentered
 
 from agentsession.conformance.harness import Harness, Play
 from agentsession.conformance.results import Status
-from agentsession.conformance.runner import run
-from agentsession.protocol import AgentExecutor
+from agentsession.conformance.runner import all_scenarios, run
+from agentsession.conformance.scene import Scenario
+from agentsession.protocol import RULES, AgentExecutor
 
 pytestmark = pytest.mark.anyio
 
-BAD = (Status.FAIL, Status.HARNESS_ERROR, Status.UNEXPECTED_PASS)
+GOOD = (Status.PASS, Status.NOT_APPLICABLE)
 
 
 @pytest.mark.parametrize("correct", [harness, reentered], ids=lambda each: each.name)
-async def test_a_correct_executor_fails_nothing(correct: Harness) -> None:
+async def test_a_correct_executor_passes_at_every_level_it_declares(correct: Harness) -> None:
     report = await run(correct)
-    assert [(each.rule, each.message) for each in report.of(*BAD)] == []
+    assert [(each.rule, each.status, each.message) for each in report.results if each.status not in GOOD] == []
+    assert report.reached == "full"
+    assert report.exit_code == 0
+
+
+async def test_what_is_not_applicable_is_what_the_descriptor_does_not_declare() -> None:
+    assert {each.rule for each in (await run(harness)).of(Status.NOT_APPLICABLE)} == {"PER-01"}
+    assert (await run(reentered)).of(Status.NOT_APPLICABLE) == []
+
+
+def test_every_rule_is_shown_by_a_scenario_or_by_every_record() -> None:
+    shown = {rule for scenario in all_scenarios().values() for rule in scenario.rules}
+    assert shown <= set(RULES)
+    missing = [rule for rule in RULES.values() if rule.id not in shown]
+    assert [rule.id for rule in missing if rule.checked_by == "session"] == []
+
+
+def test_every_scenario_says_what_it_shows() -> None:
+    for scenario in all_scenarios().values():
+        assert (scenario.play.__doc__ or "").strip(), scenario.name
+        assert scenario.rules, scenario.name
+
+
+async def test_the_same_seed_plays_the_same_run() -> None:
+    heard: list[str] = []
+
+    def hear(scenario: Scenario, _: object) -> None:
+        heard.append(scenario.name)
+
+    for _ in range(2):
+        await run(harness, seed=7, rules=["PER-02", "ORD-07", "TOOL-10"], heard=hear)
+    assert len(heard) % 2 == 0
+    assert heard[: len(heard) // 2] == heard[len(heard) // 2 :]
 
 
 async def test_a_harness_that_breaks_is_no_failure_of_the_executor() -> None:

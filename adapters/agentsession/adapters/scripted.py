@@ -22,7 +22,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 import anyio
 
@@ -328,8 +328,11 @@ class Parallel:
 class ScriptedExecutor(BaseExecutor):
     """An executor that plays a script; see the module's docstring.
 
-    Beyond the script's last turn it says so. Steers are taken before every step.
+    Beyond the script's last turn it says so. Steers are taken before every step. For the limits of a turn, what comes
+    up to a question or to calls and with them counts as one model call, and as one step.
     """
+
+    counts_model_calls: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -376,6 +379,11 @@ class ScriptedExecutor(BaseExecutor):
         if ctx.input is None:
             start = await self._resume(ctx, steps, memory)
         for index, step in enumerate(steps[start:], start=start):
+            reason = self._over_limit(ctx, steps[:index])
+            if reason is not None:
+                message = f"the turn may make no more model calls ({reason})"
+                await ctx.emit(Error(status="RESOURCE_EXHAUSTED", message=message, code=reason))
+                return RunResult(reason)
             await ctx.steers()
             if self.reenter and isinstance(step, (Call, Calls, Ask)):
                 if await self._post(ctx, step, index):
@@ -385,6 +393,19 @@ class ScriptedExecutor(BaseExecutor):
             if result is not None:
                 return result
         await ctx.steers()
+        return None
+
+    @staticmethod
+    def _over_limit(ctx: RunContext, done: Sequence[Step]) -> str | None:
+        """The limit that one more model call would pass, where one begins after the steps that are ``done``."""
+        asking = (Call, Calls, Ask)
+        if not done or not isinstance(done[-1], asking):
+            return None
+        made = sum(isinstance(step, asking) for step in done)
+        for name in ("max_llm_calls", "max_turns"):
+            allowed = getattr(ctx.limits, name)
+            if allowed is not None and made >= allowed:
+                return name
         return None
 
     async def _post(self, ctx: RunContext, step: Call | Calls | Ask, index: int) -> bool:

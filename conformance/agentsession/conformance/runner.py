@@ -33,7 +33,10 @@ __all__ = ["all_scenarios", "describe", "run", "run_scenario"]
 _LIMIT_S: Final = 20.0
 """A scenario takes milliseconds; one that is not over by then waits for something that will not come."""
 _HERE: Final = Path(__file__).resolve().parent
-_MODULES: Final = ("lifecycle", "order", "tools", "people")
+_MODULES: Final = (
+    *("lifecycle", "order", "tools", "answers", "confirmations", "people"),
+    *("control", "durability", "branches", "wire"),
+)
 
 
 def all_scenarios() -> Mapping[str, Scenario]:

@@ -359,7 +359,8 @@ class Scene:
         """What the records of all sessions show."""
         found: list[Result] = []
         for stage in self._stages:
-            for session in stage.sessions:
+            # Of a session that was closed and loaded the last one counts.
+            for session in {session.session_id: session for session in stage.sessions}.values():
                 found += await self._checked(stage, session)
         return found
 

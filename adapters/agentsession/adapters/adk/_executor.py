@@ -114,6 +114,7 @@ class AdkExecutor(AdkSessions):
     """
 
     brackets_itself: ClassVar[bool] = True
+    counts_model_calls: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -129,7 +129,7 @@ class RunContext:
     @property
     def limits(self) -> Constraints:
         """The limits of this turn, the tighter ones of the agent's own and the host's. The session itself keeps those
-        of time and budget; model calls and steps are the executor's to count."""
+        of time and budget; model calls and steps are the executor's to count, if it says ``counts_model_calls``."""
         return self._session.limits.of(self._run)
 
     @property

@@ -104,6 +104,9 @@ class BaseExecutor:
     descriptor: AgentDescriptor
     brackets_itself: ClassVar[bool] = False
     """The executor emits agent_start and agent_end itself; else each turn is bracketed with the root agent."""
+    counts_model_calls: ClassVar[bool] = False
+    """The executor ends a turn that needs more model calls or steps than ``ctx.limits`` allows, with the reason
+    ``max_llm_calls`` or ``max_turns``; else a host that sets these limits is refused."""
 
     def __init__(
         self,

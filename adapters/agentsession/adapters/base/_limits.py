@@ -47,16 +47,29 @@ def tightest(*limits: Constraints | None) -> Constraints:
     return Constraints(**found)
 
 
-def check_limits(descriptor: AgentDescriptor, limits: Constraints | None) -> None:
-    """Raise :class:`ConfigurationError` (``limit-unsupported``) for a limit that would be taken and never kept."""
-    if limits is not None and limits.max_budget_usd is not None and not descriptor.supports("cost"):
-        raise ConfigurationError(
-            f"agent {descriptor.name} does not report what its model calls cost, so a budget cannot be kept",
-            got=f"max_budget_usd={limits.max_budget_usd:g}",
-            expected="limits that this executor can keep: max_turns, max_llm_calls, max_time_seconds",
-            fix="leave max_budget_usd out, and limit the model calls",
-            id="limit-unsupported",
-        )
+def check_limits(descriptor: AgentDescriptor, limits: Constraints | None, *, counts_calls: bool = True) -> None:
+    """Raise :class:`ConfigurationError` (``limit-unsupported``) for a limit that would be taken and never kept.
+
+    ``counts_calls``: the executor counts its model calls (see :attr:`BaseExecutor.counts_model_calls`).
+    """
+    given = {} if limits is None else {name: getattr(limits, name) for name in Constraints.model_fields}
+    problem = None
+    if given.get("max_budget_usd") is not None and not descriptor.supports("cost"):
+        problem = "does not report what its model calls cost", "max_budget_usd"
+    for name in ("max_llm_calls", "max_turns"):
+        if given.get(name) is not None and not counts_calls:
+            problem = "does not count its model calls", name
+    if problem is None:
+        return
+    why, name = problem
+    kept = ["max_turns", "max_llm_calls"] * counts_calls + ["max_time_seconds"]
+    raise ConfigurationError(
+        f"agent {descriptor.name} {why}, so this limit cannot be kept",
+        got=f"{name}={given[name]:g}",
+        expected=f"limits that this executor can keep: {', '.join(kept)}",
+        fix=f"leave {name} out",
+        id="limit-unsupported",
+    )
 
 
 def deadline_ms(options: ExecutionOptions) -> int | None:

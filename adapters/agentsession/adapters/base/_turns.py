@@ -70,7 +70,7 @@ class Turns:
                 fix="use a new message_id, or an idempotency_key to attach to its turn again",
             )
         merged = self.merged(options, self._session.options.execution)
-        check_limits(self._executor.descriptor, merged.limits)
+        self._check_limits(merged)
         deadline_ms(merged)  # raises for what is no moment in time, before anything has happened
         self._executor.task_group  # noqa: B018  # raises when the executor is not entered
         self._executor.kept.check_room(self._session)
@@ -138,7 +138,7 @@ class Turns:
                 fix="answer with respond() or stream(answers), or abort()",
             )
         if options is not None:
-            check_limits(self._executor.descriptor, options.limits)
+            self._check_limits(options)
             deadline_ms(options)
         self._executor.kept.discard(self._session)
         after = recorder.seq
@@ -155,6 +155,10 @@ class Turns:
         self._session.limits.watch_deadline(turn_id, options)
         self._session.limits.stream_opened()
         return recorder.stream_reader(stream_id, turn_id, after, receipts)
+
+    def _check_limits(self, options: ExecutionOptions) -> None:
+        executor = self._executor
+        check_limits(executor.descriptor, options.limits, counts_calls=executor.counts_model_calls)
 
     def _check_none_opening(self) -> None:
         if self._recorder.is_opening:

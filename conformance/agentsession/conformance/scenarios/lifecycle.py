@@ -164,7 +164,7 @@ async def a_streamed_message_is_closed_as_it_was_said(scene: Scene) -> None:
     )
 
 
-@scenario("LIFE-15")
+@scenario("LIFE-15", needs=("host_tool_execution",))
 async def between_turns_nothing_is_said(scene: Scene) -> None:
     """What the record holds outside a stream is not the agent's."""
     _, session = await scene.opened([Calls(calls=[Call(name="look")]), Say(text="done")])

@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Mapping
 from typing import Any, Final
 
 import anyio
 
 from agentsession.conformance.engine import Break
-from agentsession.conformance.hosting import edited_args, result_data, standard_answer
+from agentsession.conformance.hosting import result_data, standard_answer
 from agentsession.conformance.looking import of, recited, requests
+from agentsession.conformance.scenarios.confirmations import a_wipe, question_of
 from agentsession.conformance.scene import NotApplicable, Scene, Stage, scenario
 from agentsession.conformance.script import Ask, Call, Calls, Delegate, Hold, Recite, Say, Step
 from agentsession.protocol import (
-    AgentSession,
     ConfigurationError,
     Constraints,
     ElicitationAnswer,
     ElicitationRequest,
     ElicitationResponse,
     Event,
-    PendingRequest,
     StreamEnd,
-    ToolDecision,
-    ToolRequest,
     ToolResponse,
     accept,
-    args_digest,
-    cancel,
     decline,
     grant,
     result,
@@ -42,152 +36,6 @@ _SCHEMA: Final[Mapping[str, Any]] = {
     "required": ["n"],
     "additionalProperties": False,
 }
-
-
-def _wipe(path: str) -> Call:
-    return Call(name="wipe", args={"path": path}, needs="none", confirm=True)
-
-
-# -- a clear yes, and all else ----------------------------------------------------------------------------------------
-
-
-@scenario("HITL-01", "HITL-03", needs=_ASK)
-async def a_gated_tool_waits_for_a_yes(scene: Scene) -> None:
-    """A tool that wants a confirmation has not run when the question waits, and runs once on a yes, as it was shown."""
-    stage, session = await scene.opened([Calls(calls=[_wipe("a")]), Recite()])
-    asked = await _question(scene, session)
-    _about_call(scene, await scene.record(session), asked, "wipe")
-    scene.ran(stage, rule="HITL-01")
-    events = await scene.read(session.stream(accept(asked.request_id)))
-    scene.ran(stage, ("wipe", {"path": "a"}), rule="HITL-03")
-    scene.end(events, "completed", "HITL-03")
-    told = recited(events)
-    ran = [{"name": "wipe", "args": {"path": "a"}, "data": {"ran": "wipe", "args": {"path": "a"}}, "is_error": False}]
-    scene.expect(told == ran, "HITL-03", f"the model was told {told}, not {ran}", events)
-
-
-@scenario("HITL-01", "HITL-02", "HITL-03", needs=_ASK)
-async def of_two_gated_tools_each_has_its_own_answer(scene: Scene) -> None:
-    """Two tools want a confirmation at once: the one that gets a yes runs, the other does not, in either order."""
-    turn: list[Step] = [Calls(calls=[_wipe("a"), _wipe("b")]), Say(text="done")]
-    stage, session = await scene.opened(turn, turn)
-    ran: list[tuple[str, dict[str, Any]]] = []
-    for yes in ("b", "a"):
-        waiting = await scene.asked(session, 2, "HITL-01")
-        scene.ran(stage, *ran, rule="HITL-01")
-        paths = _paths(await scene.record(session))
-        for question in reversed(waiting):
-            said_yes = paths[getattr(question, "tool_request_id", None)] == yes
-            answer = (accept if said_yes else decline)(question.request_id)
-            scene.receipts(await session.respond(answer), "applied", rule="HITL-01", what="an answer")
-        events = await scene.read(session.stream())
-        ran.append(("wipe", {"path": yes}))
-        scene.ran(stage, *ran, rule="HITL-02")
-        scene.end(events, "completed", "HITL-02")
-
-
-@scenario("HITL-01", "HITL-02", needs=("elicitation", "host_tool_execution"))
-async def a_tool_that_asks_from_inside_stops_at_its_question(scene: Scene) -> None:
-    """A granted tool that asks as it runs does its work on a yes alone."""
-    turn: list[Step] = [
-        Calls(calls=[Call(name="deploy", args={"to": "live"}, needs="grant", asks=True)]),
-        Say(text="done"),
-    ]
-    stage, session = await scene.opened(turn, turn)
-    for ran, answer in ((False, decline), (True, accept)):
-        (asked,) = await scene.asked(session, 1, "TOOL-05")
-        scene.ran(stage, rule="TOOL-05")
-        events = await scene.read(session.stream(grant(asked.request_id)))
-        scene.end(events, "input_required", "HITL-01")
-        (question,) = scene.pending(session, 1, "HITL-01")
-        scene.ran(stage, rule="HITL-01")
-        events = await scene.read(session.stream(answer(question.request_id)))
-        scene.ran(stage, *[("deploy", {"to": "live"})] * ran, rule="HITL-03" if ran else "HITL-02")
-        scene.end(events, "completed", "HITL-02")
-
-
-@scenario("HITL-02", needs=_ASK)
-async def a_no_runs_nothing(scene: Scene) -> None:
-    """Decline, cancel and an option that nobody offered run nothing, and are told to the model as no result."""
-    turn: list[Step] = [Calls(calls=[_wipe("a")]), Recite()]
-    stage, session = await scene.opened(turn, turn)
-    for answer in (decline, cancel):
-        asked = await _question(scene, session)
-        (other,) = await session.respond(ElicitationAnswer(request_id=asked.request_id, action="yes_to_all"))
-        scene.expect(not other.ok, "HITL-02", "an option that nobody offered was taken for an answer")
-        scene.pending(session, 1, "HITL-02")
-        events = await scene.read(session.stream(answer(asked.request_id)))
-        scene.ran(stage, rule="HITL-02")
-        _not_run(scene, events)
-        told = recited(events)
-        scene.expect(
-            told is None or [item["is_error"] for item in told] == [True],
-            "HITL-02",
-            f"the model was told {told} of a tool that did not run",
-            events,
-        )
-
-
-@scenario("HITL-02", needs=_ASK)
-async def a_deadline_is_no_yes(scene: Scene) -> None:
-    """A question that is not answered until the turn's deadline runs nothing, and a yes that comes later is stale."""
-    stage = await scene.stage([Calls(calls=[_wipe("a")]), Say(text="done")])
-    soon = datetime.now(UTC) + timedelta(milliseconds=100)
-    session = await stage.open(stage.options(deadline=soon.isoformat(timespec="milliseconds")))
-    async with session.events(follow=True) as reader:
-        await scene.read(session.stream("go"))
-        # The moment may have come before the question was asked: then the stream that asked is the last.
-        while (await scene.until(reader, StreamEnd)).reason == "input_required":
-            pass
-    asked = of(await scene.record(session), ElicitationRequest)
-    for question in asked:
-        scene.receipts(
-            await session.respond(accept(question.request_id)), "stale", rule="HITL-02", what="a yes after the deadline"
-        )
-    scene.ran(stage, rule="HITL-02")
-    _not_run(scene, await scene.record(session))
-    scene.pending(session, 0, "HITL-02")
-
-
-@scenario("HITL-03", "HITL-04", "TOOL-15", needs=_HOST)
-async def what_was_approved_is_what_runs(scene: Scene) -> None:
-    """A tool that is granted with edited arguments runs once, with these; the decision holds them and their digest."""
-    call = Call(name="write", args={"path": "a", "edit": {"path": "b"}}, needs="grant")
-    stage, session = await scene.opened([Calls(calls=[call]), Say(text="done")])
-    (asked,) = await scene.asked(session, 1, "TOOL-05")
-    scene.ran(stage, rule="TOOL-05")
-    edited = edited_args(call.args) or {}
-    events = await scene.read(session.stream(grant(asked.request_id, edited)))
-    scene.ran(stage, ("write", edited), rule="HITL-03")
-    scene.end(events, "completed", "HITL-03")
-    made = of(await scene.record(session), ToolDecision)
-    scene.expect(len(made) == 1, "TOOL-15", f"{len(made)} decisions on one request", made)
-    scene.expect(made[0].args == edited, "HITL-04", "the decision does not hold the edited arguments", made)
-    scene.expect(
-        made[0].args_digest == args_digest(edited), "HITL-04", "the digest is not that of the edited arguments", made
-    )
-
-
-@scenario("HITL-04", needs=_HOST)
-async def an_approval_is_of_what_was_asked(scene: Scene) -> None:
-    """Who changes the arguments in an event that was read changes nothing of what is decided on and run."""
-    call = Call(name="write", args={"path": "a", "to": ["x"]}, needs="grant")
-    stage, session = await scene.opened([Calls(calls=[call]), Say(text="done")])
-    await scene.asked(session, 1, "TOOL-05")
-    original: dict[str, Any] = {"path": "a", "to": ["x"]}
-    for event in requests([*await scene.record(session), *of(session.pending, ToolRequest)]):
-        if event.args is not None:
-            event.args["path"] = "evil"
-            event.args["to"].append("y")
-    asked_id = session.pending[0].request_id
-    await session.respond(grant(asked_id))
-    try:
-        await scene.read(session.stream())
-    finally:
-        for event in requests(await scene.record(session)):
-            if event.args is not None:  # the record is the executor's own: put back what was changed in it
-                event.args.update(original)
-    scene.ran(stage, ("write", original), rule="HITL-04")
 
 
 # -- ends of a question -----------------------------------------------------------------------------------------------
@@ -220,8 +68,8 @@ async def an_abort_cancels_what_waits(scene: Scene) -> None:
 @scenario("HITL-06", needs=("abort", "elicitation"))
 async def an_abort_cancels_a_question(scene: Scene) -> None:
     """Abort of a turn that asks a person answers the question cancel, and a yes that comes later runs nothing."""
-    stage, session = await scene.opened([Calls(calls=[_wipe("a")]), Say(text="done")])
-    asked = await _question(scene, session)
+    stage, session = await scene.opened([Calls(calls=[a_wipe("a")]), Say(text="done")])
+    asked = await question_of(scene, session)
     await session.abort()
     scene.pending(session, 0, "HITL-06")
     answered = of(await scene.record(session), ElicitationResponse)
@@ -236,7 +84,7 @@ async def an_abort_cancels_a_question(scene: Scene) -> None:
 @scenario("HITL-07", needs=_ASK)
 async def what_the_host_cannot_show_is_cancelled_at_once(scene: Scene) -> None:
     """A kind of question that the host did not name is requested and cancelled in one step, and runs nothing."""
-    script: list[Step] = [Ask(message="Which colour?"), Calls(calls=[_wipe("a")]), Say(text="done")]
+    script: list[Step] = [Ask(message="Which colour?"), Calls(calls=[a_wipe("a")]), Say(text="done")]
     stage, session = await scene.opened(script, kinds=[])
     events = await scene.read(session.stream("go"))
     scene.pending(session, 0, "HITL-07")
@@ -254,7 +102,7 @@ async def what_the_host_cannot_show_is_cancelled_at_once(scene: Scene) -> None:
 @scenario("HITL-07", needs=_ASK)
 async def what_the_host_can_show_is_asked(scene: Scene) -> None:
     """A kind of question that the host names is asked, beside another that is cancelled."""
-    script: list[Step] = [Ask(message="Which colour?"), Calls(calls=[_wipe("a")]), Say(text="done")]
+    script: list[Step] = [Ask(message="Which colour?"), Calls(calls=[a_wipe("a")]), Say(text="done")]
     stage, session = await scene.opened(script, kinds=["tool_confirmation"])
     events = await scene.read(session.stream("go"))
     scene.end(events, "input_required", "HITL-07")
@@ -270,7 +118,7 @@ async def what_the_host_can_show_is_asked(scene: Scene) -> None:
 
 
 @scenario("HITL-08", needs=_ASK)
-async def content_must_fit_the_question(scene: Scene) -> None:
+async def content_must_fit_thequestion_of(scene: Scene) -> None:
     """Content that the question's schema refuses is invalid, and the question goes on waiting."""
     script: list[Step] = [Ask(message="How many?", requested_schema=dict(_SCHEMA)), Recite()]
     _, session = await scene.opened(script)
@@ -294,8 +142,8 @@ async def content_must_fit_the_question(scene: Scene) -> None:
 @scenario("HITL-08", "HITL-01", needs=_ASK)
 async def a_yes_that_says_no_is_invalid(scene: Scene) -> None:
     """An acceptance of a confirmation whose content contradicts it is invalid: the question waits, nothing runs."""
-    stage, session = await scene.opened([Calls(calls=[_wipe("a")]), Say(text="done")])
-    asked = await _question(scene, session)
+    stage, session = await scene.opened([Calls(calls=[a_wipe("a")]), Say(text="done")])
+    asked = await question_of(scene, session)
     for no in ({"confirmed": False}, "no", False, {"decision": "deny"}, {"confirmed": None}, 0):
         answer = ElicitationAnswer(request_id=asked.request_id, action="accept", content=no)
         scene.receipts(await session.respond(answer), "invalid", rule="HITL-08", what=f"an acceptance that says {no!r}")
@@ -335,8 +183,8 @@ async def a_no_has_no_content(scene: Scene) -> None:
 @scenario("TOOL-09", needs=_ASK)
 async def the_first_word_of_a_person_counts(scene: Scene) -> None:
     """A second answer to a question is stale: a yes after a no runs nothing."""
-    stage, session = await scene.opened([Calls(calls=[_wipe("a")]), Say(text="done")])
-    asked = await _question(scene, session)
+    stage, session = await scene.opened([Calls(calls=[a_wipe("a")]), Say(text="done")])
+    asked = await question_of(scene, session)
     got = await session.respond(decline(asked.request_id), accept(asked.request_id))
     scene.receipts(got, "applied", "stale", rule="TOOL-09", what="a no and then a yes")
     await scene.read(session.stream())
@@ -412,34 +260,3 @@ async def _time_passes(scene: Scene, clock: Stage, limits: Constraints) -> None:
         scene.end(ended, "max_time", "CTL-08")
         return
     raise Break("CTL-08", f"a turn that may work for {limits.max_time_seconds} s was not ended")
-
-
-# -- what they look for -----------------------------------------------------------------------------------------------
-
-
-async def _question(scene: Scene, session: AgentSession) -> PendingRequest:
-    """Start a turn and read it to the one question that waits."""
-    (asked,) = await scene.asked(session, 1, "HITL-01")
-    scene.expect(isinstance(asked, ElicitationRequest), "HITL-01", "what waits is no question", [asked])
-    return asked
-
-
-def _about_call(scene: Scene, record: Sequence[Event], asked: PendingRequest, name: str) -> None:
-    about = {request.request_id: request for request in requests(record, name)}
-    kind = getattr(asked, "kind", None)
-    scene.expect(
-        kind == "tool_confirmation" and getattr(asked, "tool_request_id", None) in about,
-        "HITL-01",
-        "the confirmation does not say which call it is about",
-        [*about.values(), asked],
-    )
-
-
-def _paths(record: Sequence[Event]) -> dict[str | None, str]:
-    return {request.request_id: str((request.args or {}).get("path")) for request in requests(record)}
-
-
-def _not_run(scene: Scene, events: Sequence[Event]) -> None:
-    ran = [event for event in of(events, ToolResponse) if event.status in ("completed", "failed")]
-    ran = [event for event in ran if not event.is_error]
-    scene.expect(not ran, "HITL-02", "a tool that was not confirmed has a result", ran)

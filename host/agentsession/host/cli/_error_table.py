@@ -330,8 +330,9 @@ _EXECUTORS: Final = (
     ErrorEntry(
         "limit-unsupported",
         "A limit was set that this executor cannot keep.",
-        "A budget needs the cost of each model call, which this executor does not report. Nothing is limited silently.",
-        "Leave `max_budget_usd` out, and limit the model calls, the steps or the active time.",
+        "A budget needs the cost of each model call, a number of calls needs an executor that counts them. Nothing is "
+        "limited silently.",
+        "Leave it out; the error names the limits that this executor keeps.",
         _USAGE,
     ),
     ErrorEntry(
