@@ -25,6 +25,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.adapters.adk.driving import Driven, driven, host_tool, verify
 from tests.adapters.adk.make import old_agent
+from tests.adapters.adk.trees import ends
 
 from agentsession.adapters.adk import AdkExecutor, ScriptedLlm, call, calls, error, map_events, say, stream, think
 from agentsession.protocol import (
@@ -230,6 +231,7 @@ def assert_same(again: list[Event], live: Sequence[Event]) -> None:
     said, stored_so = (json.dumps(comparable(events, asked), indent=1).splitlines() for events in (live, again))
     different = list(difflib.unified_diff(said, stored_so, "live", "rebuilt", lineterm="", n=12))
     assert not different, "\n".join(different)
+    assert sorted(map(repr, ends(again))) == sorted(map(repr, ends(live)))
     assert not [event for event in again if isinstance(event, Custom) and event.kind == "adk:unplaced"]
 
 

@@ -17,7 +17,7 @@ from google.genai import types
 from tests.adapters.adk.make import call_part, called, delta, event, responded, said, user_said
 
 from agentsession.adapters.adk import Translator, content_to_part, map_events, part_to_content
-from agentsession.protocol import REDACTED, StreamEnd
+from agentsession.protocol import REDACTED, AgentEnd, StreamEnd
 
 ROOT = Path(__file__).parents[3]
 TABLE = (ROOT / "docs" / "adk-mapping.md").read_text(encoding="utf-8").split("## The table")[1].split("\n## ")[0]
@@ -527,6 +527,17 @@ def _() -> None:
     assert marks["eventId"] == "e1"
     assert (marks["invocationId"], marks["isolationScope"]) == ("i1", "s1")
     assert (marks["escalate"], marks["skipSummarization"]) == (True, True)
+
+
+@row("`escalate`, `transfer_to_agent` of an event's actions")
+def _() -> None:
+    over = event(author="root", id="e1", actions=EventActions(transfer_to_agent="kid"))
+    leaves = said("done", author="kid", id="e2", actions=EventActions(escalate=True))
+    ends = [made for made in map_events([user_said("go"), over, leaves]) if isinstance(made, AgentEnd)]
+    assert [(end.agent_id, end.reason, end.data) for end in ends] == [
+        ("root", "handoff", {"to": "kid"}),
+        ("kid", "completed", {"escalate": True}),
+    ]
 
 
 @row("`timestamp`")

@@ -12,7 +12,7 @@ from tests.adapters.adk.make import old_agent
 
 from agentsession.protocol import AgentEnd, AgentStart, Event, Message
 
-__all__ = ["brackets", "by_hand", "loop", "parallel", "said", "sequential", "write"]
+__all__ = ["End", "brackets", "by_hand", "ends", "loop", "parallel", "said", "sequential", "write"]
 
 
 def _old(kind: str, agents: Sequence[Any], **fields: Any) -> Any:
@@ -42,6 +42,18 @@ def brackets(events: Sequence[Event]) -> list[tuple[str, str | None]]:
         elif isinstance(event, AgentEnd):
             out.append((f"-{event.agent_id} {event.reason}", event.thread_id))
     return out
+
+
+End = tuple[str, str | None, str, Any]
+
+
+def ends(events: Sequence[Event]) -> list[End]:
+    """The ends that say more than a reason: who, on which thread, why, and what."""
+    return [
+        (event.agent_id, event.thread_id, event.reason, event.data)
+        for event in events
+        if isinstance(event, AgentEnd) and event.data is not None
+    ]
 
 
 def said(events: Sequence[Event]) -> list[tuple[str | None, str | None, str]]:

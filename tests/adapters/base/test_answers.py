@@ -12,6 +12,7 @@ from tests.adapters.sessions import Puppet, end_of, kinds, only, read, say, sess
 from agentsession.adapters.base import RunContext
 from agentsession.adapters.scripted import Ask, Call, Calls, Parallel, Say, ScriptedExecutor, Step
 from agentsession.protocol import (
+    AgentEnd,
     Decision,
     ElicitationAnswer,
     ElicitationRequest,
@@ -706,7 +707,11 @@ async def test_a_reentered_child_of_a_handoff_works_under_its_agents_name() -> N
             await ctx.say("I")
 
     async with session_of(Puppet(work)) as session:
-        await say(session)
+        first = only(await say(session), AgentEnd)
+        assert [(end.agent_id, end.reason, end.data) for end in first] == [
+            ("puppet", "handoff", {"to": "expert"}),
+            ("expert", "input_required", None),
+        ]
         events = await read(session.stream(result("look", 1)))
         (said,) = only(events, Message)
         assert said.agent_id == "expert"

@@ -11,16 +11,17 @@ ADK marked its context as ended.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from google.adk.agents.base_agent import BaseAgent
 from google.adk.agents.callback_context import CallbackContext
 from google.adk.agents.context import Context
 from google.adk.agents.invocation_context import InvocationContext
+from google.adk.events.event import Event as AdkEvent
 
 from agentsession.adapters.adk._spans import CURRENT, Span
 from agentsession.adapters.adk._values import is_within, thread_of
-from agentsession.protocol import AgentStart, Event
+from agentsession.protocol import AgentStart, Event, repair_text
 
 if TYPE_CHECKING:
     from agentsession.adapters.adk._live import LiveRun
@@ -55,9 +56,25 @@ class Brackets:
         """By thread: what its first agent was started in."""
         self._failed: set[tuple[str | None, str]] = set()
 
-    def transfer(self, thread: str | None, agent: str, target: str) -> None:
-        """An agent of this thread hands over to ``target``."""
-        self._live.state.transfers[thread] = (agent, target)
+    def see_actions(self, event: AdkEvent, above: str | None = None) -> None:
+        """What an event says of how its agent ends: it hands over, or leaves the loop around it.
+
+        ``above``: of an AgentTool's child, the thread that it works below.
+        """
+        actions, state = event.actions, self._live.state
+        if actions is None or event.partial:
+            return
+        thread = _below(above, thread_of(event.branch))
+        if actions.transfer_to_agent:
+            state.transfers[thread] = (event.author, actions.transfer_to_agent)
+        if actions.escalate:
+            state.escalated.add((thread, event.author))
+
+    def end_escalated(self) -> None:
+        """The run is done: an agent that escalated says so in its end, which would come with the stream's."""
+        for thread, agent in sorted(self._live.state.escalated, key=lambda at: _depth(at[0]), reverse=True):
+            if self._stack(thread)[-1:] == [agent]:
+                self._close(thread)
 
     def child_thread(self, session_id: str) -> str | None:
         """The thread of an AgentTool's child; ``None`` before its agent has begun."""
@@ -141,8 +158,7 @@ class Brackets:
     def thread_at(self, context: Context) -> str | None:
         """The thread that a call of this context belongs to."""
         branch = thread_of(context._invocation_context.branch)  # private, and the only way to the branch
-        base = self._child_threads.get(context.session.id)
-        return branch if base is None else f"{base}.{branch}" if branch else base
+        return _below(self._child_threads.get(context.session.id), branch)
 
     def current_thread(self) -> str | None:
         """The thread that the present task works on."""
@@ -177,13 +193,18 @@ class Brackets:
                 self._close(name)
         agent = self._stack(thread)[-1]
         self._at_work.pop((thread, agent), None)
-        reason = "completed"
+        state, reason = self._live.state, "completed"
+        data: dict[str, Any] = {}
+        source, target = state.transfers.get(thread, ("", ""))
         if (thread, agent) in self._failed:
             self._failed.discard((thread, agent))
             reason = "failed"
-        elif self._live.state.transfers.get(thread, ("", ""))[0] == agent:
-            reason = "handoff"
-        self._live.ctx.close_thread(thread, agent, reason)
+        elif source == agent:
+            reason, data = "handoff", {"to": repair_text(target)}
+        elif (thread, agent) in state.escalated:
+            data = {"escalate": True}
+        state.escalated.discard((thread, agent))
+        self._live.ctx.close_thread(thread, agent, reason, data)
 
     def _sweep_below(self, span: Span) -> None:
         """Close the agents that were started inside a span whose work is over."""
@@ -224,6 +245,11 @@ class Brackets:
         while span is not None and not span.is_open:
             span = span.parent
         return span or self._live.spans.root
+
+
+def _below(base: str | None, branch: str | None) -> str | None:
+    """The thread of a branch of an agent that works below the thread ``base``."""
+    return branch if base is None else f"{base}.{branch}" if branch else base
 
 
 def _depth(thread: str | None) -> int:

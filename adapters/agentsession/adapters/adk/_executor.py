@@ -357,7 +357,10 @@ class AdkExecutor(AdkSessions):
         state.needs_sealing = state.has_open_calls() or bool(live.tools.unstored)
         await live.settle_left_open()
         reason = state.translator.end_reason
-        return self._end_of(live, None if reason in ("completed", "aborted") else RunResult(reason))
+        result = self._end_of(live, None if reason in ("completed", "aborted") else RunResult(reason))
+        if result is None and not ctx.open_requests:
+            live.brackets.end_escalated()
+        return result
 
     async def _heard(self, live: LiveRun, content: types.Content, *, steer: bool) -> types.Content | None:
         """What the agent hears of what was said; ``None``: nothing, and what a hook says instead is in the record."""

@@ -29,7 +29,6 @@ from agentsession.adapters.adk._spans import CURRENT, SpanTree
 from agentsession.adapters.adk._storable import make_storable
 from agentsession.adapters.adk._tool_calls import ToolCalls
 from agentsession.adapters.adk._translate import Translator
-from agentsession.adapters.adk._values import thread_of
 from agentsession.adapters.base import RunContext, restamp
 from agentsession.protocol import (
     Answer,
@@ -142,8 +141,7 @@ class LiveRun:
             event = self._call_ids.restored(event)
         await self.tools.unannounced.see(event)
         state.speaker = event.author
-        if event.actions is not None and event.actions.transfer_to_agent:
-            self.brackets.transfer(thread_of(event.branch), event.author, event.actions.transfer_to_agent)
+        self.brackets.see_actions(event)
         for made in state.translator.feed(event):
             await self.record(made)
 
@@ -193,8 +191,7 @@ class LiveRun:
                 parent=state.translator,
             )
         self.state.speaker = event.author
-        if event.actions is not None and event.actions.transfer_to_agent:
-            self.brackets.transfer(thread, event.author, event.actions.transfer_to_agent)
+        self.brackets.see_actions(event, thread)
         for made in child.feed(event):
             # State goes up to the parent with the tool's result; confirmations and credentials are asked by the call
             # that waits for them.

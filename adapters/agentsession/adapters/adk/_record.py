@@ -22,7 +22,7 @@ from agentsession.adapters.adk._calls import Call
 from agentsession.adapters.adk._read import AdkSession, ReadEvent
 from agentsession.adapters.adk._reentry import is_gate
 from agentsession.adapters.adk._translate import Translator
-from agentsession.adapters.adk._values import clean_id, is_within, iso_timestamp, lossy_json, redact
+from agentsession.adapters.adk._values import clean_id, is_within, iso_timestamp, lossy_json, redact, thread_of
 from agentsession.protocol import (
     PROTOCOL_VERSION,
     REWIND,
@@ -38,6 +38,7 @@ from agentsession.protocol import (
     SessionUpdate,
     StreamEnd,
     ToolResponse,
+    repair_text,
 )
 
 __all__ = ["map_events", "map_session"]
@@ -93,6 +94,10 @@ class _Recorder:
         self._open: dict[str | None, tuple[str, str | None]] = {}
         """The agent at work on each open thread and the thread it hangs under, in the order of opening."""
         self._paused: set[tuple[str | None, str]] = set()
+        self._escalated: set[tuple[str | None, str]] = set()
+        """Agents that told whoever runs them to stop, by thread and name."""
+        self._acted: set[str] = set()
+        """Ids of ADK's events whose actions were looked at: some workflows yield one twice."""
         self._before: dict[str, int] = {}
         """The seq before the first event of each invocation, where no turn was open there."""
         scopes = {read.event.isolation_scope for read in session.events if read.event.isolation_scope}
@@ -207,11 +212,21 @@ class _Recorder:
             else:
                 self._work(self._open.get(item.thread_id, (self._descriptor.name, None))[0], item.thread_id)
             self._emit(item)
-        to = event.actions.transfer_to_agent
-        if translated and to:
-            thread = translated[-1].thread_id
-            if thread in self._open:
-                self._leave(thread, "handoff", {"to": lossy_json(to)[0]})
+        self._see_actions(event)
+
+    def _see_actions(self, event: AdkEvent) -> None:
+        """How an agent's event says that the agent ends: it hands over, or leaves the loop around it."""
+        to, escalates = event.actions.transfer_to_agent, event.actions.escalate
+        author, thread = clean_id(event.author), thread_of(event.branch)
+        if not author or event.partial or not (to or escalates) or event.id in self._acted:
+            return
+        if event.id:
+            self._acted.add(event.id)
+        self._work(author, thread)  # it may say nothing else
+        if to:
+            self._leave(thread, "handoff", {"to": repair_text(to)})
+        else:
+            self._escalated.add((thread, author))
 
     def _answers_something(self, answers: list[types.Part], event: AdkEvent) -> bool:
         """Whether one of a user's responses answers a call that waits; a delegation's own response does not."""
@@ -235,6 +250,7 @@ class _Recorder:
     def _begin_turn(self) -> None:
         self._turn += 1
         self._paused.clear()
+        self._escalated.clear()
         self._translator.begin_turn()
         self._begin_stream()
 
@@ -269,6 +285,8 @@ class _Recorder:
             self._close_requests("unknown", "cancel")
             if reason == "completed" and not self._translator.said_something:
                 data = {"empty": True}
+        if reason not in ("completed", "input_required"):
+            self._escalated.clear()  # then that is how they ended
         for thread in list(reversed(self._open)):
             self._leave(thread, reason if reason in ("input_required", "failed", "aborted") else "completed")
         self._emit(StreamEnd(reason=reason, pending=pending, data=data, source="host"))
@@ -336,6 +354,8 @@ class _Recorder:
         del self._open[thread]
         if reason == "input_required":
             self._paused.add((thread, agent))
+        elif reason == "completed" and (thread, agent) in self._escalated:
+            data = {"escalate": True}
         fields: dict[str, Any] = {"data": data} if data is not None else {}
         self._emit(AgentEnd(agent_id=agent, thread_id=thread, reason=reason, **fields))
 

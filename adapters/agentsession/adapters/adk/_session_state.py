@@ -24,6 +24,7 @@ from agentsession.adapters.adk._requests import CONTROL_TOOLS
 from agentsession.adapters.adk._translate import Translator
 from agentsession.adapters.adk._vault import Vault
 from agentsession.protocol import (
+    AgentEnd,
     AgentStart,
     ElicitationRequest,
     Event,
@@ -127,6 +128,8 @@ class AdkSessionState:
         self.transfers: dict[str | None, tuple[str, str]] = {}
         """By thread: the agent that hands over, and the one that it called for, which has not begun; a run may end
         between."""
+        self.escalated: set[tuple[str | None, str]] = set()
+        """Agents at work that told whoever runs them to stop, by thread and name: ADK's ``escalate``."""
         self.speaker = ""
         """The author of the event that is being translated: agents may have tools of the same name."""
         self._tools: dict[tuple[str, str], BaseTool] = {}
@@ -149,6 +152,7 @@ class AdkSessionState:
         self.never_began.clear()
         self.begun.clear()
         self.transfers.clear()
+        self.escalated.clear()
         self.credential_keys.clear()
         self.go_on(options)
 
@@ -273,6 +277,7 @@ class AdkSessionState:
         if machine.turn_id is not None:
             self._count_on(record)
         for event in record:
+            self._see_escalation(event)
             if isinstance(event, ToolRequest) and event.partial:
                 continue
             if isinstance(event, (ToolRequest, ElicitationRequest)):
@@ -295,6 +300,17 @@ class AdkSessionState:
                         open=event.request_id in machine.requests,
                     )
                 )
+
+    def _see_escalation(self, event: Event) -> None:
+        """An agent that escalated and waits, of a record that is read, says so when it ends."""
+        if isinstance(event, StreamEnd) and event.reason != "input_required":
+            self.escalated.clear()
+        elif event.agent_id is None:
+            return
+        elif isinstance(event, AgentEnd) and event.reason != "input_required":
+            self.escalated.discard((event.thread_id, event.agent_id))
+        elif _adk_marks(event).get("escalate"):
+            self.escalated.add((event.thread_id, event.agent_id))
 
     def follow(self, record: Sequence[Event]) -> None:
         """What the host has set, as the events of a record tell that still count: after a load, a fork, a rewind."""

@@ -182,9 +182,15 @@ class RunContext:
         """Whether a stream is open that this run may emit into."""
         return self._run.attach is None and not self._run.muted
 
-    def close_thread(self, thread_id: str | None, agent_id: str, reason: str = "completed") -> None:
+    def close_thread(
+        self,
+        thread_id: str | None,
+        agent_id: str,
+        reason: str = "completed",
+        data: Mapping[str, Any] | None = None,
+    ) -> None:
         """The innermost agent of a thread is done: close the thread's messages, then the agent."""
-        self._work.close_thread(self._run, thread_id, agent_id, reason)
+        self._work.close_thread(self._run, thread_id, agent_id, reason, data)
 
     def abandon(self, reply: Reply) -> None:
         """A wait made with :meth:`expect` ended without its answers: what it waited for is settled."""
@@ -401,7 +407,7 @@ class RunContext:
     async def handoff(self, agent_id: str) -> None:
         """This thread's agent ends, another starts in its place."""
         await self.attached()
-        self._work.close_thread(self._run, self.thread_id, self.agent_id, reason="handoff")
+        self._work.close_thread(self._run, self.thread_id, self.agent_id, "handoff", {"to": agent_id})
         self.agent_id = agent_id
         await self.emit(AgentStart(agent_id=agent_id, parent_thread_id=self._parent_thread_id))
 

@@ -210,12 +210,15 @@ class Ending:
         for event in settle_requests(list(requests), started=started, has_begun=has_begun):
             self._recorder.record(event)
 
-    def close_thread(self, thread_id: str | None, agent_id: str, reason: str) -> None:
+    def close_thread(
+        self, thread_id: str | None, agent_id: str, reason: str, data: Mapping[str, Any] | None = None
+    ) -> None:
         """The innermost agent of a thread is done."""
         self._close_all((), self._messages_on({thread_id}), interrupted=reason not in ("completed", "handoff"))
         stack = self._machine.agents.get(thread_id)
         if stack and stack[-1] == agent_id:
-            self._recorder.record(AgentEnd(agent_id=agent_id, thread_id=thread_id, reason=reason))
+            told: dict[str, Any] = {"data": dict(data)} if data else {}
+            self._recorder.record(AgentEnd(agent_id=agent_id, thread_id=thread_id, reason=reason, **told))
 
     def break_thread(self, thread_id: str | None, reason: str) -> None:
         """Close all that is open on a thread and below it."""

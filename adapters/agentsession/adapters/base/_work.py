@@ -9,7 +9,7 @@ Every method is one synchronous step. A run whose turn was settled, or that anot
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from agentsession.adapters.base._arguments import need
@@ -163,12 +163,19 @@ class Work:
             run.dead.update(open_ids)
             run.woken = True
 
-    def close_thread(self, run: Run, thread_id: str | None, agent_id: str, reason: str = "completed") -> None:
+    def close_thread(
+        self,
+        run: Run,
+        thread_id: str | None,
+        agent_id: str,
+        reason: str = "completed",
+        data: Mapping[str, Any] | None = None,
+    ) -> None:
         """The agent that a context stands for is done: its messages are closed, then the agent."""
         if run.muted or run is not self._turns.run:
             return
         self.check_open(run)
-        self._session.ending.close_thread(thread_id, agent_id, reason)
+        self._session.ending.close_thread(thread_id, agent_id, reason, data)
 
     def break_thread(self, run: Run, thread_id: str | None, reason: str) -> None:
         """An exception leaves a thread: what it had open is closed, also below it."""
