@@ -62,6 +62,28 @@ def test_a_harness_that_is_not_there_is_exit_code_2_and_says_what_to_type(
     assert "fix:" in err
 
 
+@pytest.mark.parametrize(
+    ("args", "options"),
+    [((), {}), ((HARNESS,), {"stdio": "node x.mjs"}), ((), {"stdio": "  "}), ((), {"stdio": 'node "x'})],
+)
+def test_a_call_that_names_no_executor_or_two_is_exit_code_2(
+    capsys: pytest.CaptureFixture[str], args: tuple[str, ...], options: dict[str, object]
+) -> None:
+    assert conform(capsys, *args, **options)[0] == 2
+
+
+def test_an_executor_over_stdio_is_named_by_its_command(capsys: pytest.CaptureFixture[str]) -> None:
+    server = f"{sys.executable} -W ignore -m agentsession.conformance.stdio.server {HARNESS}"
+    code, out, _ = conform(capsys, stdio=server, rule=["LIFE-05"])
+    assert (code, out.splitlines()[-1]) == (0, "Core 1/1")
+
+
+def test_a_command_that_does_not_start_is_a_broken_harness(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = conform(capsys, stdio="no-such-program-here", rule=["LIFE-05"])
+    assert code == 6
+    assert "HARNESS ERROR LIFE-05" in out
+
+
 def test_a_rule_that_there_is_not_is_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert conform(capsys, HARNESS, rule=["LIFE-99"])[0] == 2
 

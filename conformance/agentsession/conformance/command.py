@@ -9,6 +9,7 @@ Exit codes: 0; 1 when a rule fails, passes unexpectedly or was not run; 2 for a 
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ import typer
 from agentsession.protocol import RULES, AgentSessionError, ConfigurationError
 
 if TYPE_CHECKING:
+    from agentsession.conformance.harness import Harness
     from agentsession.conformance.results import Report
 
 __all__ = ["command"]
@@ -28,8 +30,11 @@ _USAGE: Final = 2
 
 def command(
     target: Annotated[
-        str, typer.Argument(metavar="MODULE:HARNESS", help="A harness, or a class or function that makes one.")
-    ],
+        str, typer.Argument(metavar="[MODULE:HARNESS]", help="A harness, or a class or function that makes one.")
+    ] = "",
+    stdio: Annotated[
+        str | None, typer.Option(metavar="COMMAND", help="An executor in any language, over stdin and stdout.")
+    ] = None,
     rule: Annotated[
         list[str] | None, typer.Option("--rule", "-k", metavar="ID", help="Try this rule alone; repeatable.")
     ] = None,
@@ -48,7 +53,7 @@ def command(
     Exit code 0: all holds. 1: a rule fails, passes unexpectedly or was not run. 6: the harness broke.
     """
     try:
-        code = _conform(target, rule or [], seed, expected, as_json, html, junit, badge, verbose)
+        code = _conform(target, stdio, rule or [], seed, expected, as_json, html, junit, badge, verbose)
     except AgentSessionError as error:
         sys.stderr.write(f"{error}\n")
         raise SystemExit(_USAGE) from None
@@ -57,6 +62,7 @@ def command(
 
 def _conform(
     target: str,
+    stdio: str | None,
     rules: list[str],
     seed: int,
     expected: str | None,
@@ -69,16 +75,16 @@ def _conform(
     import anyio
 
     from agentsession.conformance.expected import load_expected
-    from agentsession.conformance.load import load_harness
     from agentsession.conformance.runner import run
 
     strange = [rule for rule in rules if rule not in RULES]
     if strange:
         raise ConfigurationError(f"there is no rule {strange[0]!r}", fix="agentsession rules", id="usage")
-    harness = load_harness(target)
+    harness = _harness(target, stdio)
     known = load_expected(Path(expected)) if expected is not None else None
-    report = anyio.run(lambda: run(harness, target=target, rules=rules or None, seed=seed, expected=known))
-    again = _again(target, seed)
+    name = target or harness.name
+    report = anyio.run(lambda: run(harness, target=name, rules=rules or None, seed=seed, expected=known))
+    again = _again(target if stdio is None else f"--stdio {shlex.quote(stdio)}", seed)
     _write_files(report, again, html=html, junit=junit, badge=badge)
     if as_json:
         from agentsession.conformance.report.document import document
@@ -91,8 +97,39 @@ def _conform(
     return report.exit_code
 
 
+def _harness(target: str, stdio: str | None) -> Harness:
+    if bool(target) == (stdio is not None):
+        raise ConfigurationError(
+            "name one executor",
+            got="both" if target else "none",
+            expected="MODULE:HARNESS, or --stdio COMMAND",
+            fix="agentsession conform my_package.conformance:harness",
+            id="usage",
+        )
+    if stdio is None:
+        from agentsession.conformance.load import load_harness
+
+        return load_harness(target)
+    from agentsession.conformance.stdio.harness import StdioHarness
+
+    return StdioHarness(_words(stdio))
+
+
+def _words(stdio: str) -> list[str]:
+    """The words of a command, as a shell would part them."""
+    try:
+        words = shlex.split(stdio)
+    except ValueError as error:
+        raise ConfigurationError(
+            "the command cannot be read", got=str(error), fix="close its quotes", id="usage"
+        ) from error
+    if not words:
+        raise ConfigurationError("the command is empty", fix='--stdio "node executor.mjs"', id="usage")
+    return words
+
+
 def _again(target: str, seed: int) -> str:
-    """The command that tries one rule again, with ``{rule}`` for its id."""
+    """The command that tries one rule again, with ``{rule}`` for its id. ``target``: as it was typed."""
     return f"agentsession conform {target.replace('{', '{{').replace('}', '}}')} -k {{rule}} --seed {seed}"
 
 
