@@ -7,12 +7,13 @@ May import: ``agentsession.protocol``.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
-from agentsession.protocol import Event, Message, Text, ToolRequest
+from agentsession.protocol import ElicitationRequest, Event, Message, PendingRequest, Text, ToolRequest
 
-__all__ = ["of", "recited", "requests", "texts"]
+__all__ = ["of", "ran_early", "recited", "requests", "texts"]
 
 E = TypeVar("E", bound=Event)
 
@@ -45,4 +46,25 @@ def recited(events: Iterable[Event], thread_id: str | None = None) -> list[dict[
             continue
         if isinstance(told, list):
             return told
+    return None
+
+
+def ran_early(
+    waiting: Sequence[PendingRequest], asked: Iterable[ToolRequest], ran: Iterable[str]
+) -> tuple[str, str] | None:
+    """The rule that is broken, and how, where a tool has run whose call waits for a grant or for a person's yes.
+
+    ``asked`` are all calls so far, ``ran`` the names of the tools whose bodies have begun.
+    """
+    names = {request.request_id: request.name for request in asked}
+    waits: Counter[tuple[str, str]] = Counter()
+    for request in waiting:
+        if isinstance(request, ToolRequest):
+            waits["TOOL-05", request.name] += 1
+        elif isinstance(request, ElicitationRequest) and request.tool_request_id in names:
+            waits["HITL-01", names[request.tool_request_id]] += 1
+    began, called = Counter(ran), Counter(names.values())
+    for (rule, name), count in waits.items():
+        if began[name] > called[name] - count:
+            return rule, f"{name} ran {began[name]} times, and {count} of its {called[name]} calls wait"
     return None

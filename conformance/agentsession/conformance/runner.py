@@ -26,7 +26,15 @@ from agentsession.conformance.probes import probe
 from agentsession.conformance.results import Evidence, Report, Result, Status, rules_of
 from agentsession.conformance.scene import SCENARIOS, HarnessBroke, NotApplicable, Scenario, Scene, scene_of
 from agentsession.conformance.script import Say
-from agentsession.protocol import PROTOCOL_VERSION, AgentDescriptor, AgentSessionError, ProtocolViolation, Rule
+from agentsession.protocol import (
+    PROTOCOL_VERSION,
+    AgentDescriptor,
+    AgentSessionError,
+    ProtocolViolation,
+    Rule,
+    SessionClosed,
+    StreamActive,
+)
 
 __all__ = ["all_scenarios", "describe", "run", "run_scenario"]
 
@@ -105,6 +113,9 @@ def _judge(chosen: Scenario, error: Exception) -> list[Result]:
         return [Result(first, Status.HARNESS_ERROR, f"the harness could not make an executor: {error}")]
     if isinstance(error, ProtocolViolation):
         return [Result(error.rule, Status.FAIL, error.what, (Evidence(str(error), is_break=True),))]
+    if isinstance(error, (SessionClosed, StreamActive)):
+        said = f"a session that should take another turn raised {type(error).__name__}: {error.what}"
+        return [Result("LIFE-12", Status.FAIL, said, (Evidence(str(error), is_break=True),))]
     if isinstance(error, AgentSessionError):
         said = f"the executor raised {type(error).__name__}: {error.what}"
         return [Result(first, Status.FAIL, said, (Evidence(str(error), is_break=True),))]

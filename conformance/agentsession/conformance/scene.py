@@ -22,6 +22,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from agentsession.conformance.engine import Break, check, evidence_of
 from agentsession.conformance.harness import CannotPlay, Harness, MortalStore, Play
 from agentsession.conformance.hosting import standard_answer
+from agentsession.conformance.looking import ran_early, requests
 from agentsession.conformance.results import Evidence, Result, Status
 from agentsession.conformance.script import Script, Step
 from agentsession.conformance.seen import Seen
@@ -271,7 +272,17 @@ class Scene:
         """Start a turn and read it to where it waits for the host; what waits, which must be so many requests."""
         events = await self.read(session.stream(message))
         self.end(events, "input_required", rule)
-        return self.pending(session, count, "TOOL-06" if count > 1 else rule)
+        waiting = self.pending(session, count, "TOOL-06" if count > 1 else rule)
+        await self._has_not_run(session, waiting)
+        return waiting
+
+    async def _has_not_run(self, session: AgentSession, waiting: Sequence[PendingRequest]) -> None:
+        """No tool has run whose call waits for a grant or a yes."""
+        stage = next(stage for stage in self._stages if session in stage.sessions)
+        asked = [event for one in stage.sessions for event in requests(await self.record(one))]
+        early = ran_early(waiting, asked, [run.name for run in stage.play.runs])
+        if early is not None:
+            raise Break(*early, evidence_of(waiting))
 
     async def turn(self, session: AgentSession, message: str = "go") -> list[Event]:
         """A whole turn, in which the suite's host answers all that it is asked; all its events."""
@@ -310,8 +321,9 @@ class Scene:
 
     def end(self, events: Sequence[Event], reason: str, rule: str) -> StreamEnd:
         """The stream's end, which must have this reason."""
-        end = events[-1]
-        assert isinstance(end, StreamEnd)
+        end = events[-1] if events else None
+        if not isinstance(end, StreamEnd):
+            raise Break("LIFE-08", "an iterator ended before stream_end", evidence_of(events, remark="<- here"))
         self.expect(end.reason == reason, rule, f"the stream ended {end.reason}, not {reason}", events)
         return end
 

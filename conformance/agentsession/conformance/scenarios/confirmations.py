@@ -63,15 +63,17 @@ async def of_two_gated_tools_each_has_its_own_answer(scene: Scene) -> None:
         for question in reversed(waiting):
             said_yes = paths[getattr(question, "tool_request_id", None)] == yes
             answer = (accept if said_yes else decline)(question.request_id)
-            scene.receipts(await session.respond(answer), "applied", rule="HITL-01", what="an answer")
+            scene.receipts(await session.respond(answer), "applied", rule="TOOL-07", what="an answer")
         events = await scene.read(session.stream())
         ran.append(("wipe", {"path": yes}))
-        scene.ran(stage, *ran, rule="HITL-02")
+        others = [run for run in stage.play.runs if (run.name, dict(run.args)) not in ran]
+        scene.expect(not others, "HITL-02", f"{others} ran, which got no yes", events)
+        scene.ran(stage, *ran, rule="HITL-03")
         scene.end(events, "completed", "HITL-02")
 
 
 @scenario("HITL-01", "HITL-02", needs=("elicitation", "host_tool_execution"))
-async def a_tool_that_asks_from_inside_stops_at_itsquestion_of(scene: Scene) -> None:
+async def a_tool_that_asks_from_inside_stops_at_its_question(scene: Scene) -> None:
     """A granted tool that asks as it runs does its work on a yes alone."""
     turn: list[Step] = [
         Calls(calls=[Call(name="deploy", args={"to": "live"}, needs="grant", asks=True)]),

@@ -117,6 +117,27 @@ async def what_was_read_outlives_the_process(scene: Scene) -> None:
         fresh(scene, given, events)
 
 
+@scenario("ORD-01", "ORD-02", "PER-04", needs=("load",))
+async def what_was_not_stored_is_not_numbered_again(scene: Scene) -> None:
+    """Killed within a message: its deltas may be gone, but their seqs and ids are not used again."""
+    stage, session = await scene.opened([Stream(pieces=["a", "b", "c"], hold="here")], [Say(text="again")])
+    given: list[Event] = []
+    async with session.stream("go") as stream:
+        await stage.reached("here")
+        async for event in stream:
+            given.append(scene.saw(event))
+            if len(of(given, Message)) == 3:  # the user's, and two pieces
+                break
+        await stage.kill()
+    loaded = await _loaded(scene, stage, session)
+    record, known = await scene.record(loaded), {event.id for event in given}
+    _cut(scene, record, stream.stream_id)
+    fresh(scene, given, [event for event in record if event.seq > given[0].seq and event.id not in known])
+    events = await scene.read(loaded.stream("again"))
+    scene.end(events, "completed", "PER-04")
+    fresh(scene, given, events)
+
+
 @scenario("PER-02", needs=("load",))
 async def what_was_applied_outlives_the_process(scene: Scene) -> None:
     """Killed as soon as an update was applied: it is in the record of the session that is loaded."""

@@ -16,6 +16,7 @@ from agentsession.protocol import (
     CursorGone,
     Event,
     EventReader,
+    EventStream,
     StreamEnd,
     is_ephemeral,
 )
@@ -64,7 +65,7 @@ async def all_readers_see_one_order(scene: Scene) -> None:
         scene.expect(_ids(seen) == _ids(same), "ORD-03", f"{name} saw {_ids(seen)}, a follower {_ids(same)}", seen)
 
 
-@scenario("ORD-04", "LIFE-08")
+@scenario("ORD-04", "LIFE-08", "ORD-05")
 async def a_reader_that_leaves_disturbs_nobody(scene: Scene) -> None:
     """The stream is left, a follower dropped, another cancelled: the turn goes on, and who stays misses nothing."""
     stage, session = await scene.opened(_TALK, [Say(text="again")])
@@ -94,7 +95,7 @@ async def a_reader_that_leaves_disturbs_nobody(scene: Scene) -> None:
     cut = session.events(seen[2].seq, follow=True, stream_id=stream.stream_id)
     async with cut:
         again = await _to_end(scene, cut)
-    _suffix(scene, seen, again, seen[2].seq, "ORD-04")
+    _suffix(scene, seen, again, seen[2].seq, "ORD-05")
     scene.end(await scene.read(session.stream("again")), "completed", "ORD-04")
 
 
@@ -108,15 +109,16 @@ async def every_cursor_gives_the_rest(scene: Scene) -> None:
     await scene.read(session.stream("first"))
     first = session.last_seq
     whole = session.events(follow=True)
+    stream = session.stream("second")
     got: dict[int, list[Event]] = {}
 
     async def follow(after: int, reader: EventReader) -> None:
         async with reader:
-            got[after] = await _to_end(scene, reader, skip=1 if after < first else 0)
+            got[after] = await _to_end(scene, reader, stream)
 
     async with anyio.create_task_group() as group:
         group.start_soon(follow, -1, whole)
-        async with scene.reading(session.stream("second")):
+        async with scene.reading(stream):
             await stage.reached("half")
             for after in range(session.last_seq + 1):
                 group.start_soon(follow, after, session.events(after, follow=True))
@@ -284,15 +286,13 @@ async def _is_bounded(scene: Scene, stage: Stage, session: AgentSession, reader:
 # -- what they look for -----------------------------------------------------------------------------------------------
 
 
-async def _to_end(scene: Scene, reader: EventReader, skip: int = 0) -> list[Event]:
-    """What a reader gives up to a final end of a stream, or to a later one."""
+async def _to_end(scene: Scene, reader: EventReader, stream: EventStream | None = None) -> list[Event]:
+    """What a reader gives up to the end of a stream: of this one, or the first that comes."""
     seen: list[Event] = []
     async for event in reader:
         seen.append(scene.saw(event))
-        if isinstance(event, StreamEnd):
-            if skip == 0:
-                break
-            skip -= 1
+        if isinstance(event, StreamEnd) and (stream is None or event.stream_id == stream.stream_id):
+            break
     return seen
 
 
@@ -313,7 +313,7 @@ def _suffix(
 
     ``whole_from``: after this seq nothing had ended yet, so that nothing may be missing.
     """
-    wanted = [event for event in original if event.seq > after]
+    wanted = sorted((event for event in original if event.seq > after), key=lambda event: event.seq)
     whole = {event.seq for event in wanted if whole_from is not None and event.seq > whole_from}
     needed = [event for event in wanted if event.seq in whole or not is_ephemeral(event)]
     got = [event for event in seen if event.seq in {other.seq for other in needed}]

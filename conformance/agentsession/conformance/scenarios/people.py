@@ -118,7 +118,7 @@ async def what_the_host_can_show_is_asked(scene: Scene) -> None:
 
 
 @scenario("HITL-08", needs=_ASK)
-async def content_must_fit_thequestion_of(scene: Scene) -> None:
+async def content_must_fit_the_question(scene: Scene) -> None:
     """Content that the question's schema refuses is invalid, and the question goes on waiting."""
     script: list[Step] = [Ask(message="How many?", requested_schema=dict(_SCHEMA)), Recite()]
     _, session = await scene.opened(script)

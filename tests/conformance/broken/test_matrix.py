@@ -1,0 +1,47 @@
+"""The suite proves itself: each broken executor fails the rule that it breaks, and no other."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Final
+
+import pytest
+from tests.conformance.broken import Broken, all_broken
+
+from agentsession.conformance.results import Status
+from agentsession.conformance.runner import all_scenarios, describe, run_scenario
+
+pytestmark = pytest.mark.anyio
+
+FAULTS: Final = [fault for faults in all_broken().values() for fault in faults]
+SLOW: Final = {"ORD-11", "HITL-11"}
+"""What these show takes long, so their scenarios are played to the executors that break them alone."""
+LIMIT_S: Final = 10.0
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """One is enough: what is tested here is the suite."""
+    return "asyncio"
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.rule}-{fault.__name__}")
+async def test_a_broken_executor_fails_the_rule_that_it_breaks_and_no_other(fault: type[Broken]) -> None:
+    harness = fault()
+    declared = frozenset((await describe(harness)).capabilities)
+    failed: defaultdict[str, list[str]] = defaultdict(list)
+    for scenario in all_scenarios().values():
+        slow = not SLOW.isdisjoint(scenario.rules) and fault.rule not in scenario.rules
+        if scenario.needs <= declared and not slow:
+            for result in await run_scenario(scenario, harness, limit_s=LIMIT_S):
+                if result.status in (Status.FAIL, Status.HARNESS_ERROR):
+                    name = result.rule if result.status is Status.FAIL else f"harness-error of {result.rule}"
+                    failed[name].append(f"{scenario.name}: {result.message}")
+    assert set(failed) == {fault.rule}, dict(failed)
+
+
+def test_there_are_many_and_each_says_what_is_wrong_with_it() -> None:
+    assert len(FAULTS) >= 50
+    sentences = [(fault.__doc__ or "").strip() for fault in FAULTS]
+    assert all(sentence.endswith(".") and "\n" not in sentence for sentence in sentences)
+    assert len(set(sentences)) == len(sentences)
