@@ -78,7 +78,7 @@ def html(report: Report, *, again: str | None = None) -> str:
 <h1>{escape(report.target)}</h1>
 <p>{levels}</p>
 <p>contract {escape(report.version)} · seed {report.seed} · {report.seconds:.1f} s
-<label>filter <input id="filter" type="search"></label></p>
+<label>filter <input id=filter type=search></label></p>
 </header>
 <main>
 {body}

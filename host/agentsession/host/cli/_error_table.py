@@ -51,6 +51,22 @@ _COMMAND_LINE: Final = (
         _USAGE,
     ),
     ErrorEntry(
+        "not-a-harness",
+        "What `agentsession conform` was given is no harness.",
+        "The name after the colon is not there, or it is not an object of a subclass of"
+        " `agentsession.conformance.harness.Harness`, nor a class or function that makes one.",
+        "Name the harness: `agentsession conform my_package.conformance:harness`. The tutorial `write-an-executor.md`"
+        " builds one.",
+        _USAGE,
+    ),
+    ErrorEntry(
+        "expected-failures",
+        "The file of expected failures cannot be used.",
+        "It is no TOML, has another table than `[expected]`, names a rule that there is not, or gives no reason.",
+        'Write lines such as `CTL-06 = "why it fails"` under `[expected]`, or leave `--expected` out.',
+        _USAGE,
+    ),
+    ErrorEntry(
         "module-broken",
         "The module exists, but importing it failed.",
         "Its own code raised an error. The file, the line and the error are named.",
