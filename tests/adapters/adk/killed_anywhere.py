@@ -9,8 +9,8 @@ what waits and goes on.
 A kill leaves what is on the disk, and only steps change what is there, or what somebody outside knows of it. So to be
 killed at every step is to be killed anywhere.
 
-What must be known outside goes to ``notes.ndjson`` of the session's folder, by O_APPEND and fsync, at once. The
-databases need not wait for the disk: what a process has written outlives it.
+What must be known outside goes to ``notes.ndjson`` of the session's folder, by O_APPEND, at once; what tools do and
+what was acknowledged also by fsync. The databases need not wait for the disk: what a process has written outlives it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from google.adk.tools.tool_context import ToolContext
 from sqlalchemy.event import listen
 from tests.adapters.adk.driving import agent, host_tool
 
-from agentsession.adapters.adk import AdkExecutor, ScriptedLlm, Step, call, calls, say, stream
+from agentsession.adapters.adk import AdkExecutor, ScriptedLlm, Step, call, calls, stream
 from agentsession.adapters.base import BaseSession
 from agentsession.host import SqliteRecordStore
 from agentsession.protocol import (
@@ -64,6 +64,7 @@ from agentsession.protocol import (
     decline,
     deny,
     grant,
+    is_ephemeral,
     result,
 )
 
@@ -80,6 +81,8 @@ _LIFE_S: Final = 60
 
 _MOST_LIVES: Final = 40
 
+_SYNCED: Final = ("entered", "left", "receipt", "killed")
+
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
@@ -95,8 +98,8 @@ class Plan:
     def of(cls, seed: str, number: int, *, parked: bool) -> Plan:
         drawn = random.Random(f"{seed} {parked} {number}")
         # To the first nobody says no: it is not killed, and tells what steps there are.
-        declined = frozenset(name for name in DECIDED if number and drawn.random() < 0.2)
-        return cls(f"{seed} {parked} {number}", parked, declined, drawn.choice((0, 10, 100)))
+        declined = drawn.sample(DECIDED, 2 if number else 0)
+        return cls(f"{seed} {parked} {number}", parked, frozenset(declined), drawn.choice((0, 1000, 1000)))
 
 
 Death = tuple[str, int]
@@ -115,7 +118,8 @@ class Notes:
 
     def note(self, kind: str, **fields: Any) -> None:
         os.write(self._file, (json.dumps({"note": kind, "life": self._life, **fields}) + "\n").encode())
-        os.fsync(self._file)
+        if kind in _SYNCED:
+            os.fsync(self._file)
 
     def step(self, what: str) -> None:
         """One step further, in whatever thread; or the end."""
@@ -149,7 +153,6 @@ class Records(SqliteRecordStore):
             with super()._transaction(write=False) as connection:
                 yield connection
             return
-        self._notes.step("before a write to the record")
         with super()._transaction(write=True) as connection:
             yield connection
             self._notes.step("before the commit of a write to the record")
@@ -174,17 +177,18 @@ class Sessions(SqliteSessionService):
             yield connection
 
     async def create_session(self, **fields: Any) -> Session:
-        self._notes.step("before ADK's session is made")
+        self._notes.step("before ADK's session is written")
         made = await super().create_session(**fields)
-        self._notes.step("after ADK's session was made")
+        self._notes.step("after ADK's session was written")
         return made
 
     async def append_event(self, session: Session, event: AdkEvent) -> AdkEvent:
         if event.partial:
             return await super().append_event(session, event)
-        self._notes.step("before an event of ADK's is stored")
+        given = " results" if event.get_function_responses() else ""
+        self._notes.step(f"before ADK's session is written{given}")
         stored = await super().append_event(session, event)
-        self._notes.step("after an event of ADK's was stored")
+        self._notes.step(f"after ADK's session was written{given}")
         return stored
 
 
@@ -199,14 +203,13 @@ class Tools:
 
     async def _work(self, tool: str, context: ToolContext, **seen: Any) -> None:
         notes, call_id = self._notes, context.function_call_id
-        notes.step(f"before {tool} works")
+        notes.step("before a tool begins")
         notes.note("entered", tool=tool, call=call_id, **seen)
-        notes.step(f"when {tool} has begun")
+        notes.step("when a tool has begun")
         for _ in range(3):
             await asyncio.sleep(0)
-        notes.step(f"when {tool} is about to end")
         notes.note("left", tool=tool, call=call_id)
-        notes.step(f"after {tool} has worked")
+        notes.step("after a tool has ended")
 
     async def write(self, text: str, tool_context: ToolContext) -> str:
         """Write."""
@@ -223,7 +226,7 @@ class Tools:
         said = tool_context.tool_confirmation
         if said is None:
             self._notes.note("asked", tool="ask", call=tool_context.function_call_id)
-            self._notes.step("when ask has asked")
+            self._notes.step("after a tool has ended")
             tool_context.request_confirmation(hint="How?", payload={"how": "?"})
             return {"status": "asked"}
         await self._work("ask", tool_context, args={"about": about}, payload=said.payload)
@@ -231,7 +234,7 @@ class Tools:
 
 
 FIRST: Final = (
-    say("First I look.")
+    stream("First ", "I ", "look.")
     + call("look", {"n": 1}, id="c-look")
     + call("write", {"text": "draft one"}, id="c-write")
     + call("delete", {"path": "x"}, id="c-delete")
@@ -255,7 +258,8 @@ def model(notes: Notes) -> ScriptedLlm:
             elif part.function_response is not None:
                 shown.append(["result", part.function_response.id, part.function_response.response])
         said = [content.parts[0].text for content in request.contents if content.role == "user" and content.parts]
-        notes.note("model", shown=shown, said=[text for text in said if text])
+        spoke = [part.text for content in request.contents for part in content.parts or [] if content.role == "model"]
+        notes.note("model", shown=shown, said=[text for text in said if text], spoke=[text for text in spoke if text])
         notes.step("in a model call")
         called = {part.function_call.id for part in parts if part.function_call is not None}
         if "c-look" not in called:
@@ -349,15 +353,14 @@ class Person:
         for answer, receipt in zip(answers, receipts, strict=True):
             assert receipt.status == "applied", receipt
             self._notes.note("receipt", request=receipt.request_id, said=word_of(answer))
-        self._notes.step("after an answer")
+            self._notes.step("after a receipt")
 
     async def _read(self, session: BaseSession, given: str | list[Answer] | None) -> None:
         async with session.stream(given) as events:
             self._got(given if isinstance(given, list) else [], events.receipts)
             async for event in events:
-                self._notes.step("when the reader has an event")
                 self._saw(event)
-                self._notes.step("when the reader has noted an event")
+                self._notes.step(f"when the reader has {'a delta' if is_ephemeral(event) else 'an event'}")
 
     def _said_to(self, session: BaseSession, item: ToolRequest | ElicitationRequest) -> Answer:
         declined, request_id = self._plan.declined, item.request_id
@@ -437,7 +440,7 @@ def notes_in(folder: Path) -> list[dict[str, Any]]:
 
 
 def deaths_of(steps: Mapping[str, int], drawn: random.Random) -> Iterator[Death]:
-    """For ever: every step once, one of each kind after the other, then anew."""
+    """For first lives, for ever: every step once, one of each kind after the other, then anew."""
     while True:
         left = {what: drawn.sample(range(1, count + 1), count) for what, count in steps.items()}
         while left:
@@ -446,24 +449,33 @@ def deaths_of(steps: Mapping[str, int], drawn: random.Random) -> Iterator[Death]
             left = {what: numbers for what, numbers in left.items() if numbers}
 
 
+def early(steps: Mapping[str, int], drawn: random.Random) -> Death:
+    """For later lives, which are shorter."""
+    what = drawn.choice(sorted(steps))
+    return what, drawn.randint(1, min(steps[what], 4))
+
+
 def main(place: str, mode: str, kills: str, seed: str) -> None:
     drawn = random.Random(f"{seed} {mode}")
     left = int(kills)
-    deaths: Iterator[Death] | None = None
+    steps: Mapping[str, int] = {}
+    deaths: Iterator[Death] = iter(())
     for number in itertools.count():
         folder = Path(place, f"session-{number}")
         folder.mkdir()
         plan = Plan.of(seed, number, parked=mode == "parked")
         for life in range(_MOST_LIVES):
-            # Each but the first dies once, and perhaps again.
-            dies = deaths is not None and left > 0 and (life == 0 or drawn.random() < 0.6)
-            if not fork_life(folder, plan, life, next(deaths) if deaths is not None and dies else None):
+            death: Death | None = None
+            if number and left:  # the first session is not killed; each other one dies once, and perhaps again
+                death = next(deaths) if life == 0 else early(steps, drawn) if drawn.random() < 0.4 else None
+            if not fork_life(folder, plan, life, death):
                 break
             left -= 1
         else:
             raise SystemExit(f"{folder.name} does not end")
-        if deaths is None:
-            deaths = deaths_of(notes_in(folder)[-1]["steps"], drawn)
+        if not number:
+            steps = notes_in(folder)[-1]["steps"]
+            deaths = deaths_of(steps, drawn)
         if not left:
             return
 

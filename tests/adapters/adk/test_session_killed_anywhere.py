@@ -23,6 +23,7 @@ from tests.adapters.adk.killed_anywhere import SAID, SESSION, Plan, edited, note
 
 from agentsession.host import SqliteRecordStore
 from agentsession.protocol import (
+    AgentStart,
     ElicitationRequest,
     ElicitationResponse,
     Event,
@@ -39,7 +40,7 @@ from agentsession.protocol import (
 )
 
 REPO = Path(__file__).resolve().parents[3]
-KILLS = int(os.environ.get("AGENTSESSION_KILLS", "12"))
+KILLS = int(os.environ.get("AGENTSESSION_KILLS", "16"))
 SEED = os.environ.get("AGENTSESSION_SEED", "1")
 
 
@@ -100,13 +101,17 @@ class Left:
             event = parse_event(json.dumps(wire))
             if told.setdefault(event.seq, wire) != wire:
                 yield f"seq {event.seq} was two events: {told[event.seq]} and {wire}"
-            if not is_ephemeral(event) and stored.get(event.seq) != wire:
+            if stored.get(event.seq, wire if is_ephemeral(event) else None) != wire:
                 yield f"a reader was given {wire}; the record has {stored.get(event.seq)}"
         said = {
             *((event.request_id, event.decision) for event in self.of(ToolDecision)),
             *((event.request_id, event.status) for event in self.of(ToolResponse)),
             *((event.request_id, event.action) for event in self.of(ElicitationResponse)),
         }
+        given = Counter(note["request"] for note in self.noted("receipt"))
+        yield from (
+            f"{name} was asked again, and its answer was acknowledged before" for name in given if given[name] > 1
+        )
         for note in self.noted("receipt"):
             if (note["request"], note["said"]) not in said:
                 yield f"the answer {note['said']} to {note['request']} was acknowledged, and is not in the record"
@@ -205,9 +210,9 @@ class Left:
                 if response.stream_id not in self.lost:
                     yield f"the model is not shown {call_id(request)}"
                 continue
-            if response.status == "completed" and given != told(response):
+            if response.status == "completed" and given != as_shown(response):
                 yield f"the model reads {given} of {call_id(request)}; the record has {response.data}"
-            if response.status in ("denied", "cancelled") and "error" not in given:
+            if response.status != "completed" and "error" not in given:
                 yield f"the model reads {given} of {call_id(request)}, which is {response.status}"
 
     def of_end(self) -> Iterator[str]:
@@ -215,12 +220,23 @@ class Left:
         ends = [end for end in self.of(StreamEnd) if end.reason != "input_required"]
         if [end.reason for end in ends].count("completed") != len(SAID):
             yield f"the turns ended {[end.reason for end in ends]}"
+        for stream_id in self.lost:
+            events = [event for event in self.record if event.stream_id == stream_id]
+            if not any(isinstance(event, AgentStart) or event.source == "user" for event in events):
+                yield f"the turn of {events[-1].stream_id} waited, and was settled by a load"
         for end in ends:
             if end.reason != "completed" and end.stream_id not in self.lost:
                 yield f"a turn ended {end.reason} {end.data}"
         said = [text_of(event) for event in self.of(Message) if event.source == "user"]
         if [text for text in said if text != "go on"] != list(SAID):
             yield f"the person said {said}"
+        heard = self.noted("model")[-1]["said"]
+        if heard != said:
+            yield f"the person said {said}; the model heard {heard}"
+        told = [text_of(event) for event in self.of(Message) if event.source == "agent"]
+        spoke = self.noted("model")[-1]["spoke"]
+        if told[:-1] != spoke:  # the last is what that model call said
+            yield f"the agent said {told}; its model knows of {spoke}"
 
 
 def call_id(request: ToolRequest) -> str:
@@ -229,7 +245,7 @@ def call_id(request: ToolRequest) -> str:
     return str(marks.get("callId") or request.request_id)
 
 
-def told(response: ToolResponse) -> Any:
+def as_shown(response: ToolResponse) -> Any:
     return response.data if isinstance(response.data, dict) else {"result": response.data}
 
 

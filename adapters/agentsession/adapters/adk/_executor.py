@@ -44,6 +44,7 @@ from agentsession.adapters.adk._descriptor import ADK_CAPABILITIES, describe_age
 from agentsession.adapters.adk._errors import error_status, safe_message
 from agentsession.adapters.adk._gate import GatePlugin, TailPlugin
 from agentsession.adapters.adk._handover import Handover, refuses_toolset
+from agentsession.adapters.adk._hearing import hear, hear_missed, must_stop
 from agentsession.adapters.adk._history import History
 from agentsession.adapters.adk._live import LiveRun
 from agentsession.adapters.adk._replies import said_parts
@@ -68,13 +69,11 @@ from agentsession.protocol import (
     ElicitationAnswer,
     Error,
     InvalidInput,
-    Message,
     MessageInput,
     Receipt,
     RecordStore,
     RequestState,
     SessionConfig,
-    as_content,
 )
 
 __all__ = ["AdkExecutor", "entry_point"]
@@ -309,7 +308,9 @@ class AdkExecutor(AdkSessions):
             live.credentials = secrets
             if live.hooks is not None:
                 live.hooks.resumed = ctx.input is None
-                heard = await self._heard(live, content, steer=steer) if said else content
+            if said:
+                goes_on = steer or await hear_missed(live, self._handover)
+                heard = await hear(live, content, steer=steer) if goes_on else None
                 if heard is None:
                     return self._end_of(live, None)
                 content = heard
@@ -334,7 +335,7 @@ class AdkExecutor(AdkSessions):
         try:
             await self._consume(live, content)
         except asyncio.CancelledError:
-            if (not ctx.aborting and live.stopped is None) or _must_stop():
+            if (not ctx.aborting and live.stopped is None) or must_stop():
                 raise
             if ctx.aborting:
                 return None  # ADK ended itself by cancelling what waited; the base class closes the stream
@@ -361,23 +362,6 @@ class AdkExecutor(AdkSessions):
         if result is None and not ctx.open_requests:
             live.brackets.end_escalated()
         return result
-
-    async def _heard(self, live: LiveRun, content: types.Content, *, steer: bool) -> types.Content | None:
-        """What the agent hears of what was said; ``None``: nothing, and what a hook says instead is in the record."""
-        assert live.hooks is not None
-        try:
-            heard = await live.hooks.said(content, steer=steer)
-        except asyncio.CancelledError:
-            if not live.ctx.aborting or _must_stop():
-                raise
-            return None  # the turn is aborted, and with it the hook that hung
-        if heard is None and not steer and not live.ctx.aborting:
-            said = Message(
-                message_id=live.ctx.new_id("m"), content=as_content(live.hooks.message), agent_id=live.ctx.agent_id
-            )
-            live.brackets.see_agent_open(said)
-            await live.ctx.emit(said)
-        return heard
 
     @staticmethod
     def _end_of(live: LiveRun, result: RunResult | None) -> RunResult | None:
@@ -414,12 +398,6 @@ class AdkExecutor(AdkSessions):
         code = getattr(error, "code", None)
         name = str(code) if isinstance(code, int) else type(error).__name__
         return Error(status=error_status(name), message=safe_message(name, None), fatal=True, code=name)
-
-
-def _must_stop() -> bool:
-    """Whether the present task itself is being cancelled, rather than something that it awaited."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 def _controlled(app: App) -> App:

@@ -6,6 +6,7 @@ Rules carried: TOOL-11, LIFE-09, SEC-01. May import: the modules beside it but `
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
@@ -15,8 +16,10 @@ from google.adk.sessions.session import Session
 from google.genai import types
 
 from agentsession.adapters.adk._calls import Call
+from agentsession.adapters.adk._catch_up import MESSAGE
 from agentsession.adapters.adk._credential_answers import credential_response
 from agentsession.adapters.adk._credentials import calls_sharing, redacted_response, requested_config
+from agentsession.adapters.adk._errors import SEALS
 from agentsession.adapters.adk._reentry import confirmed, question_events
 from agentsession.adapters.adk._replies import (
     DECLINED,
@@ -37,6 +40,7 @@ from agentsession.protocol import (
     ElicitationAnswer,
     ElicitationResponse,
     Event,
+    Message,
     SessionNotFound,
     StreamEnd,
     ToolGrant,
@@ -252,6 +256,23 @@ class Handover:
         told.respond(call, response, special=False)
         state.translator.resolve(call.request_id)
 
+    async def tell(self, state: AdkSessionState, message: Message, heard: types.Content) -> None:
+        """What a person said in an earlier turn and ADK has not heard: ``heard`` is what it shall hear of it."""
+        adk_session = await self.session(state)
+        state.place = message.seq
+        try:
+            await self._service.append_event(
+                session=adk_session,
+                event=AdkEvent(
+                    author="user",
+                    invocation_id=f"e-{uuid.uuid4()}",  # of its own, as that of a message whose agent did nothing
+                    content=heard,
+                    custom_metadata={MESSAGE: message.message_id},
+                ),
+            )
+        finally:
+            state.place = None
+
     async def seal(self, ctx: RunContext, state: AdkSessionState, keep: Collection[str] = ()) -> None:
         """Close the calls that ADK's session holds open, each with what the record says of it.
 
@@ -263,7 +284,12 @@ class Handover:
             keep = {*keep, *(call.id for call in calls if call.id and call.name in state.delegated)}
         dangling = {call.id for _, calls in dangling_calls(found) for call in calls if call.id not in keep}
         if dangling:
-            responses: dict[str, dict[str, Any]] = {}
+            # What the record does not know was shown to nobody, so nothing of it ran.
+            responses: dict[str, dict[str, Any]] = {
+                adk_id: dict(SEALS["cancelled"])
+                for adk_id in dangling
+                if adk_id is not None and state.translator.book.known(adk_id) is None
+            }
             for event in ctx.record:
                 if not isinstance(event, (ToolResponse, ElicitationResponse)):
                     continue

@@ -46,6 +46,7 @@ __all__ = [
     "invocation_after",
     "is_rewound_in",
     "last_rewind",
+    "place_of",
     "places",
     "prefix",
     "rewind_events",
@@ -84,6 +85,15 @@ def _life(record: Iterable[Event]) -> str:
 def _marks(event: Event | None) -> Mapping[str, Any]:
     marks = (event.meta or {}).get("adk") if event is not None else None
     return marks if isinstance(marks, Mapping) else {}
+
+
+def place_of(event: AdkEvent) -> int | None:
+    """The place that was said in an event, just now, of whatever record."""
+    match (event.custom_metadata or {}).get(STAMP):
+        case [int(place), str()]:
+            return place
+        case _:
+            return None
 
 
 def _stamped(event: AdkEvent, life: str) -> int | None:

@@ -15,7 +15,6 @@ from typing import Any, Final, NamedTuple
 
 from google.adk.agents.invocation_context import InvocationContext
 from google.adk.events.event import Event as AdkEvent
-from google.genai import types
 
 from agentsession.adapters.adk._brackets import Brackets
 from agentsession.adapters.adk._call_ids import CallIds, make_distinct
@@ -144,10 +143,6 @@ class LiveRun:
         self.brackets.see_actions(event)
         for made in state.translator.feed(event):
             await self.record(made)
-
-    async def heard(self, steer: types.Content) -> types.Content | None:
-        """What a steer says to the agent; ``None``: a hook of the host's keeps it from it."""
-        return steer if self.hooks is None else await self.hooks.said(steer, steer=True)
 
     async def before_append(self, context: InvocationContext, event: AdkEvent) -> None:
         """Before ADK stores an event: make it storable; an event of an AgentTool's child is recorded here, for ADK

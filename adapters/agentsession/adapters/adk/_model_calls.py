@@ -16,8 +16,10 @@ from google.adk.models.llm_response import LlmResponse
 from google.genai import types
 
 from agentsession.adapters.adk._brackets import agent_key
+from agentsession.adapters.adk._catch_up import MESSAGE
 from agentsession.adapters.adk._elicit import INLINE_INPUT, INPUT
 from agentsession.adapters.adk._events import usage_event
+from agentsession.adapters.adk._hearing import hear
 from agentsession.adapters.adk._host_tools import HostTool, InlineInput
 from agentsession.adapters.adk._long_running import keep_open
 from agentsession.adapters.adk._replies import said_parts
@@ -217,7 +219,8 @@ class ModelCalls:
 
     async def _inject_steers(self, context: CallbackContext, request: LlmRequest) -> None:
         for steer in await self._live.ctx.steers():
-            heard = await self._live.heard(types.Content(role="user", parts=said_parts(steer.content)[0]))
+            said = types.Content(role="user", parts=said_parts(steer.content)[0])
+            heard = await hear(self._live, said, steer=True)
             if heard is None:
                 continue
             content = heard
@@ -230,7 +233,7 @@ class ModelCalls:
                 branch=invocation.branch,
                 isolation_scope=invocation.isolation_scope,
                 content=content,
-                custom_metadata={"agentsession_steer": steer.message_id},
+                custom_metadata={MESSAGE: steer.message_id},
             )
             if last is not None:
                 # SQLite reloads in the order of timestamps, and ADK has stamped the model's event already.

@@ -15,6 +15,7 @@ from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.tool_confirmation import ToolConfirmation
 
 from agentsession.adapters.adk._calls import Call
+from agentsession.adapters.adk._catch_up import Heard
 from agentsession.adapters.adk._elicit import CONFIRMATION, CREDENTIAL, INLINE_INPUT, INPUT
 from agentsession.adapters.adk._history import unapplied_state
 from agentsession.adapters.adk._host_tools import HostTool
@@ -94,6 +95,7 @@ class AdkSessionState:
         self.gates_tools = options.host_tool_execution is not False
         """The agent's own tools wait for the host's grant."""
         self.model = options.model
+        self.heard = Heard()
         self.place: int | None = None
         """The place in the record of what is stored in ADK's session just now, where it is not the record's end."""
         self.state_changes: dict[str, Any] = {}

@@ -15,11 +15,14 @@ from google.adk.sessions.session import Session
 from google.adk.sessions.state import State
 
 from agentsession.adapters.adk._adopt import adopted_record, not_adopted
+from agentsession.adapters.adk._catch_up import untold
 from agentsession.adapters.adk._history import (
     History,
     invocation_after,
     is_rewound_in,
     last_rewind,
+    place_of,
+    places,
     rewind_events,
     stamp,
 )
@@ -83,6 +86,17 @@ class AdkSessions(BaseExecutor):
         end = next((event for event in reversed(events) if isinstance(event, StreamEnd)), None)
         if isinstance(first, Initialize) and first.descriptor is not None and end is not None and end.pending:
             check_same_tree(first.descriptor, self.descriptor)
+
+    async def on_cut(self, session: BaseSession) -> Sequence[Event]:
+        """What ADK has stored of a stream whose record is cut off before it."""
+        found = await self._history.get(session.user_id, session.session_id)
+        if found is None:
+            return ()  # which refuses the session, once it is loaded
+        state = self._state(session)
+        state.remember(session.record, session.machine)
+        # The state was only for this: what is known in the end is remembered when the record is whole.
+        self._states.pop((session.user_id, session.session_id), None)
+        return untold(found.events, session.record, session.machine, state.translator)
 
     async def on_load(self, session: BaseSession) -> None:
         """Find ADK's session again, and ADK's ids for the record's requests; finish a rewind that was cut off."""
@@ -212,6 +226,8 @@ class AdkSessions(BaseExecutor):
                 fix="keep ADK's sessions in a lasting session service, such as SqliteSessionService",
             )
         state = self._state(session)
+        for event, place in zip(found.events, places(found.events, session.record), strict=True):
+            state.heard.note(event, place)
         state.remember(session.record, session.machine)
         for event in found.events:
             for adk_id, config in event.actions.requested_auth_configs.items():
@@ -276,7 +292,10 @@ class AdkSessions(BaseExecutor):
         self._tapped.forget(self._runner.app_name, user_id, session_id)
 
     async def _after_append(self, adk_session: Session, event: AdkEvent) -> None:
-        """The summary of a compaction is stored and never yielded: it is told here."""
+        """The summary of a compaction is stored and never yielded: it is told here. What a person said was heard."""
+        state = self._states.get((adk_session.user_id, adk_session.id))
+        if state is not None and event.author == "user":
+            state.heard.note(event, place_of(event) or 0)
         live = current_run()
         if event.actions.compaction is not None and live is not None and live.state.adk_session_id == adk_session.id:
             await live.compacted(event)

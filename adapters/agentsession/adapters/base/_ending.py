@@ -27,6 +27,7 @@ from agentsession.protocol import (
     AgentSessionError,
     AgentStart,
     Error,
+    Event,
     Message,
     ProtocolViolation,
     RequestState,
@@ -345,6 +346,17 @@ class Ending:
         self.mute(self._session.turns.run)
 
     # -- loading and forking ------------------------------------------------------------------------------------------
+
+    def add_known(self, events: Iterable[Event]) -> None:
+        """Record what the agent behind knows of a stream that was cut; the record goes on where it ends."""
+        recorder, agents = self._recorder, self._machine.agents
+        for event in events:
+            try:
+                if event.agent_id is not None and event.thread_id is None and not agents.get(None):
+                    recorder.record(AgentStart(agent_id=event.agent_id))
+                recorder.record(event)
+            except ProtocolViolation as error:
+                _logger.info("session %s: left out of a cut stream: %s", self._session.session_id, error.headline())
 
     def repair(self) -> None:
         """Close what a process that was killed left: a cut stream, and requests that lived in its memory. PER-04."""

@@ -144,6 +144,13 @@ class BaseExecutor:
     def check_record(self, events: Sequence[Event]) -> None:
         """A record was read to be loaded: raise to refuse it, before anything of it is changed."""
 
+    async def on_cut(self, session: BaseSession) -> Sequence[Event]:
+        """A record was read that ends in the middle of a stream: what the agent behind knows of it beyond the record.
+
+        The stream is closed then. Events that the state machine refuses are left out.
+        """
+        return ()
+
     async def on_load(self, session: BaseSession) -> None:
         """A stored session was read and repaired; an exception refuses it."""
 

@@ -112,6 +112,8 @@ class SessionOpener:
             executor.check_record(events)
             session.recorder.load(events, info.reserved_seq, owner[-4:])
             session.steers.restore()
+            if session.state == "running":
+                session.ending.add_known(await executor.on_cut(session))
             session.ending.repair()
             await session.stored()
             await executor.on_load(session)
