@@ -75,7 +75,7 @@ async def run_scenario(chosen: Scenario, harness: Harness, *, seed: int = 0, lim
                     own = [Result(rule, Status.PASS, scenario=chosen.name) for rule in chosen.rules]
                 except Exception as error:  # noqa: BLE001  # whatever it is, it is a verdict
                     own = _judge(chosen, _alone(error))
-                records = await scene.finish()
+                records = await scene.finish(complete=own[0].status is not Status.FAIL)
             if limit.cancelled_caught:
                 own = [_stuck(chosen, scene, limit_s)]
     except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001  # as above, raised as the executor was left

@@ -367,16 +367,16 @@ class Scene:
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
-    async def finish(self) -> list[Result]:
-        """What the records of all sessions show."""
+    async def finish(self, *, complete: bool = True) -> list[Result]:
+        """What the records of all sessions show; they may end anywhere unless the scenario ran to its end."""
         found: list[Result] = []
         for stage in self._stages:
             # Of a session that was closed and loaded the last one counts.
             for session in {session.session_id: session for session in stage.sessions}.values():
-                found += await self._checked(stage, session)
+                found += await self._checked(stage, session, complete)
         return found
 
-    async def _checked(self, stage: Stage, session: AgentSession) -> list[Result]:
+    async def _checked(self, stage: Stage, session: AgentSession, complete: bool) -> list[Result]:
         try:
             stored = await self.record(session)
         except ProtocolViolation:  # what a remote executor's events have broken closed the session
@@ -389,7 +389,8 @@ class Scene:
             if stored is None:
                 record, complete = self.seen.merged(session.session_id, []), False
             else:
-                record, complete = self.seen.with_record(session.session_id, stored), session.state != "running"
+                record = self.seen.with_record(session.session_id, stored)
+                complete = complete and session.state != "running"
         except Break as broken:
             return [Result(broken.rule, Status.FAIL, broken.message, broken.evidence)]
         if not record or record[0].seq != 1:

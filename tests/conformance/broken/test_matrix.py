@@ -10,6 +10,7 @@ from tests.conformance.broken import Broken, all_broken
 
 from agentsession.conformance.results import Status
 from agentsession.conformance.runner import all_scenarios, describe, run_scenario
+from agentsession.protocol import RULES
 
 pytestmark = pytest.mark.anyio
 
@@ -38,6 +39,11 @@ async def test_a_broken_executor_fails_the_rule_that_it_breaks_and_no_other(faul
                     name = result.rule if result.status is Status.FAIL else f"harness-error of {result.rule}"
                     failed[name].append(f"{scenario.name}: {result.message}")
     assert set(failed) == {fault.rule}, dict(failed)
+
+
+def test_every_rule_is_broken_by_an_executor() -> None:
+    assert [rule for rule in RULES if rule not in all_broken()] == []
+    assert set(all_broken()) <= set(RULES)
 
 
 def test_there_are_many_and_each_says_what_is_wrong_with_it() -> None:

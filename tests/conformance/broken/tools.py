@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tests.conformance.broken._script import replaced
-from tests.conformance.broken._wrap import Broken, Session, Stream, StreamInput, beside, broken
+from tests.conformance.broken._wrap import Broken, Session, Stream, StreamInput, answers_in, beside, broken
 
 from agentsession.conformance.script import Calls, Say, Script, Step
 from agentsession.protocol import (
@@ -23,7 +23,6 @@ from agentsession.protocol import (
     ToolResponse,
     ToolResult,
     ToolUpdate,
-    as_answers,
 )
 
 
@@ -182,9 +181,8 @@ class PairsResultsByTheirOrder(Broken):
 
     # R26, R42: a call is paired with another one's response.
     def stream(self, session: Session, given: StreamInput, options: ExecutionOptions | None) -> Stream:
-        if isinstance(given, Sequence) and not isinstance(given, str):
-            given = _paired(session, as_answers(given))
-        return super().stream(session, given, options)
+        answers = answers_in(given)
+        return super().stream(session, given if answers is None else _paired(session, answers), options)
 
 
 def _paired(session: Session, answers: Sequence[Answer]) -> list[Answer]:
@@ -221,10 +219,11 @@ class TakesAFailureForAResult(Broken):
 
     # R58: an error is no error to the model.
     def stream(self, session: Session, given: StreamInput, options: ExecutionOptions | None) -> Stream:
-        if isinstance(given, Sequence) and not isinstance(given, str):
+        answers = answers_in(given)
+        if answers is not None:
             given = [
                 answer.model_copy(update={"is_error": False}) if isinstance(answer, ToolResult) else answer
-                for answer in as_answers(given)
+                for answer in answers
             ]
         return super().stream(session, given, options)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agentsession.adapters import scripted
@@ -35,54 +35,59 @@ class ScriptedHarness(Harness):
         self._reenter = reenter
 
     def executor(self, play: Play) -> AgentExecutor:
-        turns = [[_step(play, step) for step in turn] for turn in play.script.turns]
+        turns = [[self.step(play, step) for step in turn] for turn in play.script.turns]
         return ScriptedExecutor(turns, own_tools=play.script.own_tools(), reenter=self._reenter, store=play.store)
 
+    def step(self, play: Play, step: script.Step) -> scripted.Step:
+        """A step of the suite as one of the scripted executor."""
+        match step:
+            case script.Say(text=text):
+                return scripted.Say(text)
+            case script.Stream():
+                return Streamed(play, step)
+            case script.Think(text=text):
+                return scripted.Think(text)
+            case script.Calls(calls=calls):
+                made = [(call, self.call(play, call)) for call in calls]
+                if any(call.confirm or call.asks for call in calls):
+                    return Asking(made, self.is_yes)
+                return scripted.Calls(*(mine for _, mine in made))
+            case script.Ask():
+                return scripted.Ask(step.message, kind=step.kind, schema=step.requested_schema)
+            case script.Recite():
+                return Recited()
+            case script.Hold(mark=mark):
+                return scripted.Delay(until=lambda: play.hold(mark))
+            case script.Fail(message=message):
+                return scripted.Fail(message)
+            case script.Raise(message=message):
+                return scripted.Raise(RuntimeError(message))
+            case script.Refuse(text=text):
+                return scripted.Refuse(text)
+            case script.Count():
+                return scripted.Count(input_tokens=step.input_tokens, output_tokens=step.output_tokens)
+            case script.Stop(reason=reason):
+                return scripted.End(reason)
+            case script.Delegate(agents=agents):
+                return scripted.Parallel(
+                    **{name: [self.step(play, inner) for inner in steps] for name, steps in agents.items()}
+                )
 
-def _step(play: Play, step: script.Step) -> scripted.Step:
-    """A step of the suite as one of the scripted executor."""
-    match step:
-        case script.Say(text=text):
-            return scripted.Say(text)
-        case script.Stream():
-            return Streamed(play, step)
-        case script.Think(text=text):
-            return scripted.Think(text)
-        case script.Calls(calls=calls):
-            if any(call.confirm or call.asks for call in calls):
-                return Asking(play, calls)
-            return scripted.Calls(*(_call(play, call) for call in calls))
-        case script.Ask():
-            return scripted.Ask(step.message, kind=step.kind, schema=step.requested_schema)
-        case script.Recite():
-            return Recited()
-        case script.Hold(mark=mark):
-            return scripted.Delay(until=lambda: play.hold(mark))
-        case script.Fail(message=message):
-            return scripted.Fail(message)
-        case script.Raise(message=message):
-            return scripted.Raise(RuntimeError(message))
-        case script.Refuse(text=text):
-            return scripted.Refuse(text)
-        case script.Count():
-            return scripted.Count(input_tokens=step.input_tokens, output_tokens=step.output_tokens)
-        case script.Stop(reason=reason):
-            return scripted.End(reason)
-        case script.Delegate(agents=agents):
-            return scripted.Parallel(
-                **{name: [_step(play, inner) for inner in steps] for name, steps in agents.items()}
-            )
+    def call(self, play: Play, call: script.Call) -> scripted.Call:
+        """A call of the suite as one of the scripted executor."""
 
+        async def run(args: dict[str, Any]) -> Any:
+            return await self.run(play, call, args)
 
-def _call(play: Play, call: script.Call) -> scripted.Call:
-    return scripted.Call(call.name, call.args, needs=call.needs, run=_body(play, call))
+        return scripted.Call(call.name, call.args, needs=call.needs, run=run)
 
-
-def _body(play: Play, call: script.Call) -> Callable[[dict[str, Any]], Awaitable[Any]]:
-    async def run(args: dict[str, Any]) -> Any:
+    async def run(self, play: Play, call: script.Call, args: dict[str, Any]) -> Any:
+        """The body of a tool."""
         return await play.run_tool(call, args)
 
-    return run
+    def is_yes(self, answer: Answer | None) -> bool:
+        """Whether a person's answer lets a tool run."""
+        return isinstance(answer, ElicitationAnswer) and answer.action == "accept"
 
 
 class Streamed:
@@ -103,8 +108,11 @@ class Streamed:
 class Asking:
     """Calls at once of which some ask a person: before they run (``confirm``), or as they run (``asks``)."""
 
-    def __init__(self, play: Play, calls: Sequence[script.Call]) -> None:
-        self._calls = [(call, _call(play, call)) for call in calls]
+    def __init__(
+        self, calls: Sequence[tuple[script.Call, scripted.Call]], is_yes: Callable[[Answer | None], bool]
+    ) -> None:
+        self._calls = calls
+        self._is_yes = is_yes
 
     async def play(self, ctx: RunContext, memory: Memory) -> None:
         made = [(call, mine, mine.request(ctx)) for call, mine in self._calls]
@@ -115,9 +123,9 @@ class Asking:
         answers = await self._answers(ctx, memory, first)
         for (call, mine, request), asked, answer in zip(made, first, answers, strict=True):
             if call.asks and isinstance(answer, ToolGrant):
-                yes = _accepts(await ctx.request(_confirmation(ctx, request)))
+                yes = self._is_yes(await ctx.request(_confirmation(ctx, request)))
             else:
-                yes = asked is request or _accepts(answer)
+                yes = asked is request or self._is_yes(answer)
             if yes:
                 await mine.finish(ctx, request, answer if asked is request else None)
             else:
@@ -140,10 +148,6 @@ def _confirmation(ctx: RunContext, request: ToolRequest) -> ElicitationRequest:
         tool_request_id=request.request_id,
         context=request.args,
     )
-
-
-def _accepts(answer: Answer | None) -> bool:
-    return isinstance(answer, ElicitationAnswer) and answer.action == "accept"
 
 
 class Recited:

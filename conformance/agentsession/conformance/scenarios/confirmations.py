@@ -122,6 +122,7 @@ async def a_deadline_is_no_yes(scene: Scene) -> None:
     session = await stage.open(stage.options(deadline=soon.isoformat(timespec="milliseconds")))
     async with session.events(follow=True) as reader:
         await scene.read(session.stream("go"))
+        scene.ran(stage, rule="HITL-01")
         # The moment may have come before the question was asked: then the stream that asked is the last.
         while (await scene.until(reader, StreamEnd)).reason == "input_required":
             pass

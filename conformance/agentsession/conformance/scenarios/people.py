@@ -96,7 +96,7 @@ async def what_the_host_cannot_show_is_cancelled_at_once(scene: Scene) -> None:
         "a question that cannot be shown was not cancelled",
         [*asked, *answered],
     )
-    scene.ran(stage, rule="HITL-07")
+    scene.ran(stage, rule="HITL-01")
 
 
 @scenario("HITL-07", needs=_ASK)
