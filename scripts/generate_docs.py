@@ -2,7 +2,8 @@
 
 Not for: prose. A document that is partly prose keeps it: between ``<!-- generated: NAME -->`` and
 ``<!-- end generated -->`` stands what a generator writes, and the rest is left as it is.
-To add one: a function that returns the text, and a line in ``GENERATED``. May import: ``agentsession.protocol``.
+To add one: a function that returns the text, and a line in ``GENERATED``. May import: ``agentsession.protocol``; for
+the matrix of the conformance suite also the suite and ``tests.conformance.broken``, of which nothing is run.
 """
 
 from __future__ import annotations
@@ -256,6 +257,42 @@ def hooks() -> str:
     return "\n".join(lines).replace("(#content-parts)", "(events.md#content-parts)") + "\n"
 
 
+def conformance_matrix() -> str:
+    """``docs/reference/conformance-matrix.md``: for each rule what shows it, and the faults that are caught by it."""
+    sys.path.insert(0, str(ROOT))  # the broken executors are tests
+    from tests.conformance.broken import all_broken
+
+    from agentsession.conformance.engine import RECORD_RULES
+    from agentsession.conformance.runner import all_scenarios
+
+    scenarios, broken = all_scenarios(), all_broken()
+    faults = sum(len(members) for members in broken.values())
+    lines = [
+        "# What the conformance suite catches",
+        "",
+        f"{len(scenarios)} scenarios show {len(RULES)} rules, and {faults} broken executors show what that is worth.",
+        "Each of these is a correct executor with one fault, most of them seen in the field.",
+        "It must fail the rule that it stands under here, and no other, in all scenarios.",
+        "The scenarios of ORD-11 and HITL-11 take long: they are played only to the executors that stand there.",
+        "The tests in `tests/conformance/broken` hold the suite to that.",
+        "",
+        "*Every record*: the rule is checked at each event that could break it, in every session of a scenario.",
+        "",
+        "<!-- Made by `make docs`. Edit the scenarios and tests/conformance/broken, not this file. -->",
+    ]
+    for family, members in groupby(RULES.values(), key=lambda rule: rule.id.partition("-")[0]):
+        lines += ["", f"## {family}: {_FAMILIES.get(family, family.lower())}"]
+        for rule in members:
+            lines += ["", f"### {rule.id}", "", f"{rule.sentence}", "", "Shown by:", ""]
+            shown = [each for each in scenarios.values() if rule.id in each.rules]
+            lines += [f"- `{each.name}`: {_prose(inspect.getdoc(each.play) or '')}" for each in shown]
+            if rule.id in RECORD_RULES:
+                lines.append("- every record")
+            lines += ["", "Catches an executor that is wrong in this:", ""]
+            lines += [f"- `{fault.__name__}`: {_prose(fault.__doc__ or '')}" for fault in broken.get(rule.id, ())]
+    return "\n".join(lines) + "\n"
+
+
 def schema() -> str:
     """``docs/reference/agentsession.schema.json``: the published JSON Schema of the wire."""
     return json.dumps(wire_schema(), indent=2, ensure_ascii=False) + "\n"
@@ -267,6 +304,7 @@ GENERATED: Final[dict[str, Callable[[], str]]] = {
     "docs/reference/lifecycle.md#diagram": diagram,
     "docs/reference/events.md": events,
     "docs/reference/hooks.md": hooks,
+    "docs/reference/conformance-matrix.md": conformance_matrix,
     "docs/reference/agentsession.schema.json": schema,
 }
 """A document, or ``document#NAME`` for the marked part of one, and what writes it."""

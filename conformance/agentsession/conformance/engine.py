@@ -33,7 +33,7 @@ from agentsession.protocol import (
     parse_event,
 )
 
-__all__ = ["Break", "check", "check_descriptor", "evidence_of"]
+__all__ = ["RECORD_RULES", "Break", "check", "check_descriptor", "evidence_of"]
 
 _STRETCH: Final = 6
 """How many lines of a record a failure shows at most before the one that breaks the rule."""
@@ -200,11 +200,17 @@ _BY_TYPE: Final[Mapping[str, frozenset[str]]] = {
 }
 
 
+_ON_FATAL: Final = frozenset({"LIFE-10", "LIFE-18"})
+
+RECORD_RULES: Final = _ALWAYS.union(_ON_FATAL, {"LIFE-01"}, *_BY_TYPE.values())
+"""The rules that a record alone can be seen to keep. It may be seen to break others too."""
+
+
 def _touched(event: Event) -> frozenset[str]:
     """The rules that an event had occasion to break."""
     touched = _ALWAYS | _BY_TYPE.get(event.type, frozenset())
     if event.type == "error" and getattr(event, "fatal", False):
-        touched |= {"LIFE-10", "LIFE-18"}
+        touched |= _ON_FATAL
     return touched
 
 
