@@ -57,6 +57,21 @@ async def events_of(*steps: Step, reenter: bool = False) -> list[Event]:
         return [event for event in await say(session) if event.source != "user"]
 
 
+@pytest.mark.parametrize("reenter", [False, True])
+async def test_a_tool_that_needs_no_grant_runs_when_its_request_is_stored(reenter: bool) -> None:
+    store = MemoryRecordStore()
+    asked: list[int] = []
+
+    async def run(args: dict[str, Any]) -> None:
+        (info,) = await store.list("scripted", "local")
+        asked.append(sum(isinstance(event, ToolRequest) for event in await store.read(info.key)))
+
+    executor = ScriptedExecutor([[Calls(Call("a", needs="none", run=run))]], reenter=reenter, store=store)
+    async with session_of(executor) as session:
+        await say(session)
+    assert asked == [1]
+
+
 async def test_each_step_gives_its_events() -> None:
     events = await events_of(
         Say("a"), Deltas(["b", "c"]), Think("d", signature="s"), Count(model="m", input_tokens=1), Fail("e", code="c")
