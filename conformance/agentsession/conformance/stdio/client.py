@@ -29,6 +29,7 @@ from agentsession.protocol import (
     AgentSessionError,
     ConfigurationError,
     ConnectionLost,
+    Event,
     LifecycleInterceptor,
     OpenOptions,
     RecordInfo,
@@ -121,6 +122,16 @@ class StdioExecutor:
     def lines(self) -> int:
         """How many lines the process has printed."""
         return self._process.lines if self._process is not None else 0
+
+    @property
+    def was_killed(self) -> bool:
+        """Whether the process has printed the line at which it was to be killed."""
+        return self._kill_at is not None and self.lines >= self._kill_at
+
+    def received(self, session_id: str) -> Sequence[Event]:
+        """What has come of a session: its record as it was opened or loaded, then its events."""
+        session = self._sessions.get(session_id)
+        return [] if session is None else session.log.events
 
     async def __aenter__(self) -> Self:
         """Start the process.

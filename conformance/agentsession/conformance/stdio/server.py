@@ -5,7 +5,8 @@ Not for: testing an executor in Python otherwise; the suite runs its harness in 
 Rules carried: ORD-11, the executor's half, as far as it is the wire's. May import: ``agentsession.protocol``, anyio,
 ``harness``, ``script``, the modules beside it.
 
-One process plays one script, which ``start`` brings. What the executor keeps goes into the folder that comes with it.
+One process plays one script, which ``start`` brings. What the executor keeps goes into the folder that comes with it:
+its records too, unless the harness has a store of its own.
 """
 
 from __future__ import annotations
@@ -36,8 +37,10 @@ from agentsession.protocol import (
     AgentSessionError,
     ExecutionOptions,
     InvalidInput,
+    MemoryRecordStore,
     MessageInput,
     OpenOptions,
+    RecordStore,
     SessionConfig,
     SessionNotFound,
     SteerData,
@@ -57,8 +60,8 @@ Send = Callable[[bytes], None]
 class _Served(Play):
     """A play whose suite is at the other end of the wire."""
 
-    def __init__(self, script: Script, folder: Path, send: Send) -> None:
-        super().__init__(script, folder, MortalStore(FileStore(folder / "records")))
+    def __init__(self, script: Script, folder: Path, store: RecordStore, send: Send) -> None:
+        super().__init__(script, folder, MortalStore(store))
         self._send = send
 
     def ran(self, name: str, args: Mapping[str, Any]) -> None:
@@ -357,7 +360,11 @@ def _started(request: Request, harness: Harness, send: Send) -> _Served:
     missing = script.needed - set(harness.plays)
     if missing:
         raise CannotPlay(f"the harness does not play: {', '.join(sorted(missing))}")
-    return _Served(script, Path(_text(request.params, "folder")), send)
+    folder = Path(_text(request.params, "folder"))
+    store = harness.store(folder)
+    if isinstance(store, MemoryRecordStore):  # which a kill would take with it
+        store = FileStore(folder / "records")
+    return _Served(script, folder, store, send)
 
 
 async def _next(read: Callable[[], bytes], send: Send) -> Request | None:
