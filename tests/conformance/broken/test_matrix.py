@@ -7,6 +7,7 @@ from typing import Final
 
 import pytest
 from tests.conformance.broken import Broken, all_broken
+from tests.conformance.harnesses.scripted import reentered
 
 from agentsession.conformance.results import Status
 from agentsession.conformance.runner import all_scenarios, describe, run_scenario
@@ -26,19 +27,41 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.rule}-{fault.__name__}")
-async def test_a_broken_executor_fails_the_rule_that_it_breaks_and_no_other(fault: type[Broken]) -> None:
-    harness = fault()
+async def failures(harness: Broken) -> dict[str, list[str]]:
+    """What fails, by rule."""
     declared = frozenset((await describe(harness)).capabilities)
     failed: defaultdict[str, list[str]] = defaultdict(list)
     for scenario in all_scenarios().values():
-        slow = not SLOW.isdisjoint(scenario.rules) and fault.rule not in scenario.rules
+        slow = not SLOW.isdisjoint(scenario.rules) and harness.rule not in scenario.rules
         if scenario.needs <= declared and not slow:
             for result in await run_scenario(scenario, harness, limit_s=LIMIT_S):
                 if result.status in (Status.FAIL, Status.HARNESS_ERROR):
                     name = result.rule if result.status is Status.FAIL else f"harness-error of {result.rule}"
                     failed[name].append(f"{scenario.name}: {result.message}")
-    assert set(failed) == {fault.rule}, dict(failed)
+    return failed
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.rule}-{fault.__name__}")
+async def test_a_broken_executor_fails_the_rule_that_it_breaks_and_no_other(fault: type[Broken]) -> None:
+    failed = await failures(fault())
+    assert set(failed) == {fault.rule}, failed
+
+
+class Whole(Broken):
+    """It has no fault."""
+
+    inner = reentered
+
+
+class Spread(Whole):
+    """It has no fault, and leaves seqs out."""
+
+    stride = 4
+
+
+@pytest.mark.parametrize("whole", [Whole, Spread])
+async def test_the_wrappers_alone_break_nothing(whole: type[Broken]) -> None:
+    assert await failures(whole()) == {}
 
 
 def test_every_rule_is_broken_by_an_executor() -> None:
