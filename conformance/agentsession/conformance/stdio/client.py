@@ -159,7 +159,7 @@ class StdioExecutor:
     async def _start(self) -> AgentDescriptor:
         params = {
             "protocolVersion": PROTOCOL_VERSION,
-            "script": self._play.script.model_dump(mode="json"),
+            "script": self._play.script.model_dump(mode="json", exclude_none=True),
             "folder": str(self._play.folder),
         }
         try:
