@@ -139,7 +139,7 @@ class RunContext:
 
     def new_id(self, prefix: str) -> str:
         """An id that this session never used and never will again, such as for a message or a request."""
-        return self._session.new_id(prefix)
+        return self._session.recorder.new_id(prefix)
 
     def is_open_message(self, message_id: str) -> bool:
         """Whether that message has deltas and no closing event."""

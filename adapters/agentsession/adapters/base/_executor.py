@@ -305,7 +305,7 @@ class BaseExecutor:
                 _logger.error("session %s: the run failed", session.session_id, exc_info=error)
         finally:
             run.scope = None
-            session.run_exited(run, outcome)
+            session.ending.run_exited(run, outcome)
 
     async def __after(self, previous: Sequence[Run]) -> None:
         """A turn's executor starts only after those of the turns before have exited."""

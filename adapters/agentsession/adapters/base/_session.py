@@ -26,7 +26,6 @@ from agentsession.adapters.base._limits import Limits
 from agentsession.adapters.base._pending import AnswerBook
 from agentsession.adapters.base._readers import LogReader, LogStream
 from agentsession.adapters.base._recording import Recorder
-from agentsession.adapters.base._run import Outcome, Run
 from agentsession.adapters.base._steering import Steers
 from agentsession.adapters.base._telemetry import stream_spans
 from agentsession.adapters.base._turns import Turns
@@ -405,14 +404,6 @@ class BaseSession:
 
     # -- what executors and runs use ----------------------------------------------------------------------------------
 
-    def new_id(self, prefix: str) -> str:
-        """An id that this session never used and never will again."""
-        return self.recorder.new_id(prefix)
-
     async def stored(self) -> None:
         """Wait until what has been recorded by now is stored."""
         await self.recorder.flusher.flushed()
-
-    def run_exited(self, run: Run, outcome: Outcome) -> None:
-        """The executor's coroutine has ended."""
-        self.ending.run_exited(run, outcome)
