@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
+from google.adk.sessions.base_session_service import BaseSessionService
+from tests.adapters.adk.services import SERVICES, session_service
 
 
 @pytest.fixture
 def anyio_backend() -> str:
     """ADK runs on asyncio only; one test is about what happens elsewhere."""
     return "asyncio"
+
+
+@pytest.fixture(params=SERVICES)
+async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[BaseSessionService]:
+    """ADK's session services, one after the other."""
+    async with session_service(request.param, tmp_path) as made:
+        yield made
 
 
 @pytest.fixture(autouse=True)

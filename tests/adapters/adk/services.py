@@ -10,7 +10,7 @@ from google.adk.sessions.base_session_service import BaseSessionService
 from google.adk.sessions.in_memory_session_service import InMemorySessionService
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
 
-__all__ = ["SERVICES", "session_service"]
+__all__ = ["SERVICES", "session_ids", "session_service"]
 
 SERVICES = ("memory", "sqlite", "database")
 
@@ -27,3 +27,9 @@ async def session_service(kind: str, folder: Path) -> AsyncIterator[BaseSessionS
 
         async with DatabaseSessionService(f"sqlite+aiosqlite:///{folder / 'adk-sqlalchemy.db'}") as service:
             yield service
+
+
+async def session_ids(service: BaseSessionService) -> list[str]:
+    """The ids of the sessions that the service has for the agent ``root``."""
+    listed = await service.list_sessions(app_name="root", user_id="local")
+    return sorted(found.id for found in listed.sessions)

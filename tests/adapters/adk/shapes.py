@@ -109,6 +109,16 @@ class Gate:
         await self.release.wait()
         return "released"
 
+    async def stubborn(self) -> str:
+        """Never give up."""
+        self.entered.set()
+        while not self.release.is_set():
+            try:
+                await self.release.wait()
+            except asyncio.CancelledError:
+                continue
+        return "late"
+
 
 class Clock:
     """An executor's time (``now=``), which goes on only when it is told to."""

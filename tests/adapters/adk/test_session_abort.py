@@ -524,30 +524,19 @@ def quick() -> str:
 @pytest.mark.rule("LIFE-13", "PER-04")
 async def test_a_tool_that_swallows_cancellation_closes_the_session_which_can_be_loaded(tmp_path: Path) -> None:
     """R25: whoever aborts is told within the grace time that work goes on; a load settles what it left."""
-    entered, release = anyio.Event(), anyio.Event()
-
-    async def stubborn() -> str:
-        """Never give up."""
-        entered.set()
-        while not release.is_set():
-            try:
-                await release.wait()
-            except asyncio.CancelledError:
-                continue
-        return "late"
-
+    gate = Gate()
     store, service = MemoryRecordStore(), SqliteSessionService(str(tmp_path / "adk.db"))
-    root = agent(calls(call("stubborn", id="c1"), call("look", id="c2")), say("fresh"), tools=[stubborn])
+    root = agent(calls(call("stubborn", id="c1"), call("look", id="c2")), say("fresh"), tools=[gate.stubborn])
     execution = ExecutionOptions(host_tool_execution=False, tools=[host_tool("look")])
     async with AdkExecutor(root, session_service=service, store=store, grace_s=0.3) as executor:
         session = await executor.open(OpenOptions(session_id="s1", execution=execution))
         with anyio.fail_after(20):
             turn = session.stream("go")
-            await entered.wait()
+            await gate.entered.wait()
             with pytest.raises(AbortTimeout):
                 await session.abort()
             assert session.state == "closed"
-            release.set()
+            gate.release.set()
             await turn.aclose()
             desk = Driven(executor, await executor.load("s1", OpenOptions(execution=execution)))
         assert desk.responses() == {"stubborn": "unknown", "look": "cancelled"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -44,12 +44,6 @@ from agentsession.protocol import (
 )
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(params=SERVICES)
-async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[BaseSessionService]:
-    async with session_service(request.param, tmp_path) as made:
-        yield made
 
 
 @pytest.fixture

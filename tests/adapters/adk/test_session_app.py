@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from google.adk.apps.llm_event_summarizer import LlmEventSummarizer
 from google.adk.sessions.base_session_service import BaseSessionService
 from google.adk.tools.tool_context import ToolContext
 from tests.adapters.adk.driving import Driven, agent, assert_valid_history, driven, history, host_tool, texts
-from tests.adapters.adk.services import SERVICES, session_service
+from tests.adapters.adk.services import session_service
 
 from agentsession.adapters.adk import AdkExecutor, ScriptedLlm, Step, call, calls, say
 from agentsession.protocol import (
@@ -31,12 +31,6 @@ pytestmark = pytest.mark.anyio
 
 LONG = "words " * 200
 OPENED = OpenOptions(session_id="s", execution=ExecutionOptions(tools=[host_tool("look")]))
-
-
-@pytest.fixture(params=SERVICES)
-async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[BaseSessionService]:
-    async with session_service(request.param, tmp_path) as made:
-        yield made
 
 
 def compacting(root: Any, summaries: int = 9, **config: Any) -> App:

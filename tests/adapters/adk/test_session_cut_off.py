@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
-from pathlib import Path
+from collections.abc import Awaitable
 from typing import Any
 
 import anyio
@@ -13,7 +12,7 @@ from google.adk.sessions.base_session_service import BaseSessionService
 from google.adk.sessions.in_memory_session_service import InMemorySessionService
 from tests.adapters.adk.driving import Driven, agent
 from tests.adapters.adk.hooking import Desk
-from tests.adapters.adk.services import SERVICES, session_service
+from tests.adapters.adk.services import session_ids
 from tests.adapters.adk.shapes import Gate
 
 from agentsession.adapters.adk import AdkExecutor, say
@@ -22,17 +21,6 @@ from agentsession.protocol import AgentSessionError, ExecutionOptions, MemoryRec
 pytestmark = pytest.mark.anyio
 
 STATE = OpenOptions(session_id="s", execution=ExecutionOptions(state={"a": 1}))
-
-
-@pytest.fixture(params=SERVICES)
-async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[BaseSessionService]:
-    async with session_service(request.param, tmp_path) as made:
-        yield made
-
-
-async def ids(service: BaseSessionService) -> list[str]:
-    listed = await service.list_sessions(app_name="root", user_id="local")
-    return sorted(found.id for found in listed.sessions)
 
 
 class Hanging(InMemorySessionService):
@@ -104,7 +92,7 @@ async def test_an_open_that_is_cancelled_while_adks_session_is_made_leaves_none(
     service = Hanging(method)
     async with AdkExecutor(agent(), session_service=service, store=MemoryRecordStore()) as executor:
         await cancelled_in(service.gate, executor.open(STATE), how)
-        assert (await ids(service), await executor.list()) == ([], [])
+        assert (await session_ids(service), await executor.list()) == ([], [])
         assert (await executor.open(STATE)).state_values == {"a": 1}
 
 
@@ -118,7 +106,7 @@ async def test_a_fork_that_is_cancelled_while_adks_session_is_copied_leaves_none
         service.method = method
         options = OpenOptions(session_id="f")
         await cancelled_in(service.gate, executor.fork("s", desk.session.last_seq, options), how)
-        assert await ids(service) == ["s"]
+        assert await session_ids(service) == ["s"]
         assert [info.key.session_id for info in await executor.list()] == ["s"]
         assert (await executor.fork("s", desk.session.last_seq, options)).state == "idle"
 
@@ -135,7 +123,7 @@ async def test_a_name_that_is_taken_in_adk_stays_when_the_open_is_cancelled() ->
     await InMemorySessionService.create_session(service, app_name="root", user_id="local", session_id="s")
     async with AdkExecutor(agent(), session_service=service) as executor:
         await cancelled_in(service.gate, executor.open(STATE), "scope")
-        assert await ids(service) == ["s"]
+        assert await session_ids(service) == ["s"]
 
 
 @pytest.mark.parametrize("how", ["open", "fork", "adopt"])
@@ -154,7 +142,7 @@ async def test_where_a_hook_does_not_allow_a_session_only_what_was_there_before_
         }
         with pytest.raises(AgentSessionError, match="not today"):
             await begins[how]()
-        assert await ids(service) == ["other", "s"]
+        assert await session_ids(service) == ["other", "s"]
         assert [info.key.session_id for info in await executor.list()] == ["s"]
 
 

@@ -15,6 +15,7 @@ from google.adk.agents import LlmAgent
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.function_tool import FunctionTool
 from tests.adapters.adk.driving import Driven, agent, assert_valid_history, driven, history, host_tool, model_calls
+from tests.adapters.adk.shapes import Gate, pipeline
 
 from agentsession.adapters.adk import AdkExecutor, ScriptedLlm, call, calls, error, fail, hold, say, stream
 from agentsession.adapters.adk._stream import MessageBuffer
@@ -35,25 +36,6 @@ pytestmark = pytest.mark.anyio
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     from google.adk.agents import LoopAgent, ParallelAgent, SequentialAgent
-
-
-def pipeline(kind: Any, *agents: Any, **fields: Any) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        return kind(name="pipe", sub_agents=list(agents), **fields)
-
-
-class Gate:
-    """Something that is entered and then waits for ever, or until it is opened."""
-
-    def __init__(self) -> None:
-        self.entered = anyio.Event()
-        self.release = anyio.Event()
-
-    async def __call__(self) -> str:
-        self.entered.set()
-        await self.release.wait()
-        return "released"
 
 
 async def abort_when(desk: Driven, reached: Callable[[], Any], message: str = "go") -> Any:
@@ -162,30 +144,19 @@ async def test_r25_an_abort_returns_while_a_sync_tool_blocks_a_thread() -> None:
 
 @pytest.mark.rule("CTL-01", "LIFE-13")
 async def test_work_that_ignores_cancellation_ends_in_an_abort_timeout() -> None:
-    entered, release = anyio.Event(), anyio.Event()
-
-    async def stubborn() -> str:
-        """Never give up."""
-        entered.set()
-        while not release.is_set():
-            try:
-                await release.wait()
-            except asyncio.CancelledError:
-                continue
-        return "late"
-
-    root = agent(call("stubborn", id="c1"), say("never"), tools=[stubborn])
+    gate = Gate()
+    root = agent(call("stubborn", id="c1"), say("never"), tools=[gate.stubborn])
     async with AdkExecutor(root, grace_s=0.3) as executor:
         from agentsession.protocol import OpenOptions
 
         session = await executor.open(OpenOptions(execution=ExecutionOptions(host_tool_execution=False)))
         with anyio.fail_after(20):
             async with session.stream("go"):
-                await entered.wait()
+                await gate.entered.wait()
                 with pytest.raises(AbortTimeout):
                     await session.abort()
                 assert session.state == "closed"
-                release.set()
+                gate.release.set()
 
 
 @pytest.mark.rule("HITL-06", "CTL-05")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from google.adk.auth.auth_tool import AuthConfig
 from google.adk.sessions.base_session_service import BaseSessionService
 from google.adk.tools.tool_context import ToolContext
 from tests.adapters.adk.driving import Driven, agent, assert_valid_history, history, host_tool, texts, verify
-from tests.adapters.adk.services import SERVICES, session_service
+from tests.adapters.adk.services import session_ids, session_service
 
 from agentsession.adapters.adk import AdkExecutor, call, say
 from agentsession.adapters.base import BaseSession
@@ -35,17 +34,6 @@ from agentsession.protocol import (
 pytestmark = pytest.mark.anyio
 
 OPENED = OpenOptions(session_id="s", execution=ExecutionOptions(tools=[host_tool("look")]))
-
-
-@pytest.fixture(params=SERVICES)
-async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[BaseSessionService]:
-    async with session_service(request.param, tmp_path) as made:
-        yield made
-
-
-async def ids(service: BaseSessionService) -> list[str]:
-    listed = await service.list_sessions(app_name="root", user_id="local")
-    return sorted(found.id for found in listed.sessions)
 
 
 # -- one half is missing ----------------------------------------------------------------------------------------------
@@ -80,7 +68,7 @@ async def test_a_record_that_another_process_began_and_never_finished_can_be_del
             await executor.load("s")
         assert "delete" in (refused.value.fix or "")
         await executor.delete("s")
-        assert await ids(service) == []
+        assert await session_ids(service) == []
         await executor.open(OPENED)
 
 
@@ -98,7 +86,7 @@ async def test_a_deletion_that_was_cut_off_between_the_two_is_finished_by_the_ne
         await (await executor.open(OPENED)).aclose()
         with pytest.raises(OSError, match="went away"):
             await executor.delete("s")
-        assert await ids(service) == []
+        assert await session_ids(service) == []
         store.dies = False
         await executor.delete("s")
         assert await executor.list() == []
@@ -145,7 +133,7 @@ async def test_r81_twenty_sessions_are_opened_at_once_and_one_of_twenty_with_the
         same = await gathered(20, lambda n: executor.open(OpenOptions(session_id="same", execution=state)))
         assert sum(isinstance(item, BaseSession) for item in same) == 1
         assert {type(item) for item in same if not isinstance(item, BaseSession)} == {SessionExists}
-        assert len(await ids(service)) == 21
+        assert len(await session_ids(service)) == 21
     if isinstance(store, SqliteRecordStore):
         await store.aclose()
 

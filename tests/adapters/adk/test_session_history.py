@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from tests.adapters.adk.driving import (
     texts,
     verify,
 )
-from tests.adapters.adk.services import SERVICES, session_service
+from tests.adapters.adk.services import session_service
 
 from agentsession.adapters.adk import AdkExecutor, Step, call, calls, say
 from agentsession.adapters.base import BaseSession
@@ -53,12 +52,6 @@ pytestmark = pytest.mark.anyio
 
 TOOLS = ExecutionOptions(tools=[host_tool("look"), host_tool("find")])
 OPENED = OpenOptions(session_id="s", execution=TOOLS)
-
-
-@pytest.fixture(params=SERVICES)
-async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[BaseSessionService]:
-    async with session_service(request.param, tmp_path) as made:
-        yield made
 
 
 def ends(session: BaseSession) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from tests.adapters.adk.driving import Driven, agent, assert_valid_history, driven, history, texts
-from tests.adapters.adk.services import SERVICES, session_service
+from tests.adapters.adk.services import session_service
 
 from agentsession.adapters.adk import AdkExecutor, ScriptedLlm, Step, call, calls, say
 from agentsession.protocol import (
@@ -41,12 +41,6 @@ pytestmark = pytest.mark.anyio
 
 UNASKED = ExecutionOptions(host_tool_execution=False)
 """The agent's own tools run without being granted: these tests are not about grants."""
-
-
-@pytest.fixture(params=SERVICES)
-async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[BaseSessionService]:
-    async with session_service(request.param, tmp_path) as made:
-        yield made
 
 
 def opened(session_id: str = "s", user_id: str = "local", **execution: Any) -> OpenOptions:

@@ -18,6 +18,7 @@ from agentsession.protocol import (
     ElicitationRequest,
     ElicitationResponse,
     Error,
+    Event,
     HostCapabilities,
     Message,
     NothingToContinue,
@@ -40,6 +41,15 @@ from agentsession.protocol import (
 )
 
 pytestmark = pytest.mark.anyio
+
+
+async def after_the_question(session: Any, go: anyio.Event) -> list[Event]:
+    """The events of a turn's first stream from when something is asked; then ``go`` is set."""
+    async with session.stream("go") as stream:
+        while not session.pending:
+            await anext(stream)
+        go.set()
+        return [event async for event in stream]
 
 
 def three(runs: list[dict[str, Any]]) -> list[list[Step]]:
@@ -467,15 +477,11 @@ async def test_when_a_child_fails_its_siblings_requests_are_settled_and_the_pare
 
     go = anyio.Event()
     async with session_of(work) as session:
-        async with session.stream("go") as stream:
-            while not session.pending:
-                await anext(stream)
-            go.set()
-            events = [event async for event in stream]
+        events = await after_the_question(session, go)
         assert end_of(events).pending == ["next"]
         (settled,) = only(events, ToolResponse)
         assert (settled.request_id, settled.status) == ("asked", "cancelled")
-        ends = {event.agent_id: event.reason for event in events if event.type == "agent_end"}
+        ends = {event.agent_id: event.reason for event in only(events, AgentEnd)}
         assert ends == {"fails": "failed", "asks": "aborted", "puppet": "input_required"}
         (late,) = await session.respond(result("asked", 1))
         assert late.status == "stale"
@@ -518,11 +524,7 @@ async def test_a_wait_that_is_given_up_settles_its_request() -> None:
 
     go = anyio.Event()
     async with session_of(work) as session:
-        async with session.stream("go") as stream:
-            while not session.pending:
-                await anext(stream)
-            go.set()
-            events = [event async for event in stream]
+        events = await after_the_question(session, go)
         assert [event.status for event in only(events, ToolResponse)] == ["cancelled"]
         assert texts(events) == ["went on"]
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import anyio
@@ -11,6 +10,7 @@ import pytest
 from tests.adapters.sessions import (
     MortalStore,
     Puppet,
+    Work,
     check,
     end_of,
     kinds,
@@ -58,18 +58,6 @@ from agentsession.protocol import (
 )
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RecordStore]:
-    if request.param == "memory":
-        yield MemoryRecordStore()
-        return
-    from agentsession.host import SqliteRecordStore
-
-    made = SqliteRecordStore(tmp_path / "records.db")
-    yield made
-    anyio.run(made.aclose)
 
 
 def script() -> list[list[Step]]:
@@ -828,9 +816,8 @@ async def test_a_steer_is_handed_to_the_run_when_it_is_stored_as_injected() -> N
     assert heard == ["mind"]
 
 
-@pytest.mark.rule("PER-02")
-async def test_a_session_that_was_stopped_gives_its_record_back_after_its_last_write() -> None:
-    store, leave = GatedStore(), anyio.Event()
+def staying(store: GatedStore, leave: anyio.Event) -> Work:
+    """Work whose write the store holds, and that stays until it may leave, also when it is told to end."""
 
     async def work(ctx: RunContext) -> None:
         store.gate = anyio.Event()
@@ -838,8 +825,14 @@ async def test_a_session_that_was_stopped_gives_its_record_back_after_its_last_w
         with anyio.CancelScope(shield=True):
             await leave.wait()
 
+    return work
+
+
+@pytest.mark.rule("PER-02")
+async def test_a_session_that_was_stopped_gives_its_record_back_after_its_last_write() -> None:
+    store, leave = GatedStore(), anyio.Event()
     with anyio.fail_after(5):
-        async with Puppet(work, store=store, grace_s=0.05) as executor:
+        async with Puppet(staying(store, leave), store=store, grace_s=0.05) as executor:
             session = await executor.open()
             session.stream("go")
             await store.held.wait()
@@ -862,15 +855,8 @@ async def test_a_session_that_was_stopped_gives_its_record_back_after_its_last_w
 @pytest.mark.rule("PER-02")
 async def test_a_record_whose_store_does_not_answer_stays_locked() -> None:
     store, leave = GatedStore(), anyio.Event()
-
-    async def work(ctx: RunContext) -> None:
-        store.gate = anyio.Event()
-        await ctx.emit(tool(needs="none"))
-        with anyio.CancelScope(shield=True):
-            await leave.wait()
-
     with anyio.fail_after(5):
-        async with Puppet(work, store=store, grace_s=0.05) as executor:
+        async with Puppet(staying(store, leave), store=store, grace_s=0.05) as executor:
             session = await executor.open()
             session.stream("go")
             await store.held.wait()

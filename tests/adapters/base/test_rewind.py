@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import anyio
 import pytest
 from tests.adapters.sessions import check, end_of, only, read, say
@@ -34,18 +31,6 @@ from agentsession.protocol import (
 )
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RecordStore]:
-    if request.param == "memory":
-        yield MemoryRecordStore()
-        return
-    from agentsession.host import SqliteRecordStore
-
-    made = SqliteRecordStore(tmp_path / "records.db")
-    yield made
-    anyio.run(made.aclose)
 
 
 def script() -> list[list[Step]]:

@@ -78,6 +78,8 @@ pytestmark = [pytest.mark.rule("PER-03"), pytest.mark.rule("PER-02")]
 T = TypeVar("T")
 
 _SESSION = "s"
+LIMIT_S = 60
+"""Bounds a hang; SQLite on a busy disk may take seconds."""
 _TURNS = 60
 """How many turns of the loop are enough for everything that can happen to happen."""
 
@@ -194,7 +196,7 @@ class Drive(RuleBasedStateMachine):
     # -- running in the loop ------------------------------------------------------------------------------------------
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self.loop.run_until_complete(asyncio.wait_for(work, 10))
+        return self.loop.run_until_complete(asyncio.wait_for(work, LIMIT_S))
 
     def call(self, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         async def made() -> T:
@@ -243,7 +245,7 @@ class Drive(RuleBasedStateMachine):
         self.close_readers()
         self.world.gate.set()
         self.leave.set()
-        self.run(asyncio.wait_for(self.life, 10))
+        self.run(asyncio.wait_for(self.life, LIMIT_S))
         self.world.gate = asyncio.Event()
 
     def close_readers(self) -> None:
