@@ -112,7 +112,8 @@ def _judge(chosen: Scenario, error: Exception) -> list[Result]:
     if isinstance(error, HarnessBroke):
         return [Result(first, Status.HARNESS_ERROR, f"the harness could not make an executor: {error}")]
     if isinstance(error, ProtocolViolation):
-        return [Result(error.rule, Status.FAIL, error.what, (Evidence(str(error), is_break=True),))]
+        shown = getattr(error, "evidence", None) or (Evidence(str(error), is_break=True),)
+        return [Result(error.rule, Status.FAIL, error.what, tuple(shown))]
     if isinstance(error, (SessionClosed, StreamActive)):
         said = f"a session that should take another turn raised {type(error).__name__}: {error.what}"
         return [Result("LIFE-12", Status.FAIL, said, (Evidence(str(error), is_break=True),))]

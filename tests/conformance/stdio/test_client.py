@@ -148,7 +148,19 @@ async def test_an_event_without_what_it_must_have_breaks_the_rule_for_it(tmp_pat
 @pytest.mark.parametrize(("way", "rule"), [("wrong-order", "LIFE-04"), ("no-reason", "WIRE-02"), ("early", "LIFE-06")])
 async def test_the_verdict_names_the_rule_that_an_event_breaks(way: str, rule: str) -> None:
     results = await run_scenario(all_scenarios()["two_turns_follow_each_other"], peer(way))
-    assert [result.rule for result in results if result.status is Status.FAIL] == [rule]
+    (failed,) = [result for result in results if result.status is Status.FAIL]
+    assert failed.rule == rule
+    assert [evidence.is_break for evidence in failed.evidence][-1:] == [True]
+
+
+async def test_the_verdict_shows_the_event_that_breaks_a_rule_after_what_came_before(tmp_path: Path) -> None:
+    (failed, *_) = await run_scenario(all_scenarios()["two_turns_follow_each_other"], peer("wrong-order"))
+    assert [evidence.text for evidence in failed.evidence] == [
+        "#1 initialize",
+        "#2 message message_id=m1 agent_id=peer",
+        "#3 message message_id=m2 agent_id=peer",
+    ]
+    assert failed.evidence[-1].event is not None
 
 
 async def test_a_method_that_a_process_does_not_have_is_unimplemented(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Iterator
+import threading
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -46,15 +47,26 @@ async def bounded_scene() -> AsyncIterator[Scene]:
 
 
 async def answers(lines: list[str | dict[str, Any]], script: Script, folder: Path) -> list[dict[str, Any]]:
-    """What a served executor prints for these lines after its start."""
+    """What a served executor prints for these lines after its start, each given when the one before was answered."""
     start = {"protocolVersion": "1.0", "script": script.model_dump(mode="json"), "folder": str(folder)}
-    given: Iterator[bytes] = iter(
-        line.encode() + b"\n" if isinstance(line, str) else json.dumps(line).encode() + b"\n"
-        for line in [{"id": 1, "method": "start", "params": start}, *lines]
-    )
+    given = iter([{"id": 1, "method": "start", "params": start}, *lines])
     printed: list[dict[str, Any]] = []
+    answered = threading.Semaphore(1)
+
+    def read() -> bytes:
+        assert answered.acquire(timeout=20)
+        line = next(given, "")
+        if isinstance(line, dict) and "id" not in line:
+            answered.release()
+        return (line if isinstance(line, str) else json.dumps(line)).encode() + b"\n" if line else b""
+
+    def send(line: bytes) -> None:
+        printed.append(json.loads(line))
+        if "id" in printed[-1]:
+            answered.release()
+
     with anyio.fail_after(20):
-        await serve(scripted, lambda: next(given, b""), lambda line: printed.append(json.loads(line)))
+        await serve(scripted, read, send)
     return printed
 
 
@@ -70,6 +82,18 @@ async def test_a_line_that_is_no_request_is_answered_and_passed_over(tmp_path: P
     assert [each["id"] for each in (cut, text)] == [None, None]
     assert (cut["error"]["code"], text["error"]["code"]) == ("SchemaError", "InvalidInput")
     assert listed == {"id": 2, "result": {"sessions": []}}
+
+
+async def test_a_request_of_the_wrong_shape_is_invalid(tmp_path: Path) -> None:
+    lines: list[str | dict[str, Any]] = [
+        {"id": 2, "method": "open", "params": {"options": {"sessionId": "s"}}},
+        {"id": 3, "method": "respond", "params": {"sessionId": "s"}},
+        {"id": 4, "method": "update", "params": {"sessionId": "s", "config": {"title": 5}}},
+        {"id": 5, "method": "read", "params": {"sessionId": "s", "after": "x"}},
+        {"id": 6, "method": "close", "params": {}},
+    ]
+    printed = await answers(lines, Script.of([Say(text="hello")]), tmp_path)
+    assert [line["error"]["code"] for line in printed if "error" in line] == ["InvalidInput"] * 4
 
 
 async def test_a_method_that_there_is_not_is_unimplemented(tmp_path: Path) -> None:

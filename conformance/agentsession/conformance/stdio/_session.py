@@ -1,7 +1,7 @@
 """A session behind the wire: the host's calls go out, the record's events come in and are folded.
 
 Not for: the process or its answers (``client.py``). Rules carried: LIFE-06, LIFE-13 and WIRE-02 of what comes in.
-May import: ``agentsession.protocol``, anyio, the modules beside it.
+May import: ``agentsession.protocol``, anyio, ``engine``, the modules beside it.
 
 ``stream()`` and ``events()`` ask the executor and wait for its answer at once; what they raise is what it answers. A
 session that is closed is not read there any more: what came of it stays readable here.
@@ -9,17 +9,21 @@ session that is closed is not read there any more: what came of it stays readabl
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import anyio
 from pydantic import ValidationError
 
+from agentsession.conformance.engine import evidence_of
+from agentsession.conformance.results import Evidence
 from agentsession.conformance.stdio._readers import Log, Reader, Stream
 from agentsession.conformance.stdio._wire import Noted
 from agentsession.protocol import (
     AbortResult,
+    AbortTimeout,
     AgentDescriptor,
     Answer,
     Content,
@@ -53,8 +57,20 @@ __all__ = ["StdioSession"]
 
 M = TypeVar("M", Receipt, AbortResult)
 
+_SHOWN: Final = 400
+"""How much is shown of an event that cannot be read."""
+
 _CLOSE_S: Final = 10.0
 """How long ``aclose()`` waits for the executor: it is not to be interrupted, and must not hang."""
+
+
+class BrokenByPeer(ProtocolViolation):
+    """A rule that what came has broken, with where in the record it did."""
+
+    def __init__(self, error: ProtocolViolation, evidence: Iterable[Evidence]) -> None:
+        parts = {name: getattr(error, name) for name in ("where", "expected", "got", "fix")}
+        super().__init__(error.rule, error.what, blame="peer", **parts)
+        self.evidence = tuple(evidence)
 
 
 class StdioSession:
@@ -98,9 +114,14 @@ class StdioSession:
             return
         try:
             event = self._parsed(value)
+        except ProtocolViolation as error:
+            shown = Evidence(json.dumps(value, ensure_ascii=False)[:_SHOWN], is_break=True)
+            self.fail(BrokenByPeer(error, [*evidence_of(self.log.events[-3:]), shown]))
+            return
+        try:
             self._machine.feed(event)
         except ProtocolViolation as error:
-            self.fail(error)
+            self.fail(BrokenByPeer(error, evidence_of(self.log.events, event)))
             return
         if isinstance(event, ElicitationRequest) or (isinstance(event, ToolRequest) and not event.partial):
             self._requests[event.request_id] = event
@@ -183,7 +204,8 @@ class StdioSession:
         for line in before:
             told = isinstance(line, Noted) and line.kind == "event" and line.value.get("sessionId") == self.session_id
             if told and isinstance(line, Noted) and line.value.get("streamId") == stream_id:
-                raise ProtocolViolation("LIFE-06", f"an event of {stream_id} came before its id was told", blame="peer")
+                self.fail(ProtocolViolation("LIFE-06", f"an event of {stream_id} came before its id", blame="peer"))
+                self._check()
         taken = [self._model(Receipt, receipt, "stream") for receipt in receipts]
         if isinstance(given, MessageInput):
             self._is_new_turn = True
@@ -238,10 +260,13 @@ class StdioSession:
     async def abort(self, reason: str | None = None) -> AbortResult:
         """End the turn (see ``AgentSession.abort``)."""
         self._check()
-        why = {} if reason is None else {"reason": reason}
-        return await self._executor.call(
-            "abort", {"sessionId": self.session_id, **why}, lambda result: self._model(AbortResult, result, "abort")
-        )
+        params = {"sessionId": self.session_id, **({} if reason is None else {"reason": reason})}
+        try:
+            return await self._executor.call("abort", params, lambda result: self._model(AbortResult, result, "abort"))
+        except AbortTimeout as error:
+            self._machine.abandon()
+            self.log.close(error)
+            raise
 
     def events(
         self,

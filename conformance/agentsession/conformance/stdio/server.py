@@ -35,6 +35,7 @@ from agentsession.protocol import (
     AgentExecutor,
     AgentSession,
     AgentSessionError,
+    Answer,
     ExecutionOptions,
     InvalidInput,
     MemoryRecordStore,
@@ -224,7 +225,7 @@ class _Server:
             assert isinstance(message, MessageInput)
             given = message
         elif "answers" in params:
-            given = [parse_answer(answer) for answer in params["answers"]]
+            given = _answers(params)
         with feed.quiet():  # the id is told before any event of the stream
             stream = feed.session.stream(given, options)
             async with stream:  # which waits until the receipts hold
@@ -233,20 +234,20 @@ class _Server:
 
     async def _respond(self, request: Request) -> None:
         feed = self._feed(request)
-        receipts = await feed.session.respond(*(parse_answer(answer) for answer in request.params["answers"]))
+        receipts = await feed.session.respond(*_answers(request.params))
         await feed.caught_up()
         self._answer(request, {"receipts": [receipt.to_wire() for receipt in receipts]})
 
     async def _steer(self, request: Request) -> None:
         feed = self._feed(request)
-        data = SteerData.model_validate(request.params["data"], by_alias=True, by_name=False)
+        data = SteerData.model_validate(request.params.get("data"), by_alias=True, by_name=False)
         receipt = await feed.session.steer(data)
         await feed.caught_up()
         self._answer(request, receipt.to_wire())
 
     async def _update(self, request: Request) -> None:
         feed = self._feed(request)
-        config = SessionConfig.model_validate(request.params["config"], by_alias=True, by_name=False)
+        config = SessionConfig.model_validate(request.params.get("config"), by_alias=True, by_name=False)
         receipt = await feed.session.update(config)
         await feed.caught_up()
         self._answer(request, receipt.to_wire())
@@ -302,6 +303,13 @@ async def _record(session: AgentSession, after: int) -> builtins.list[dict[str, 
 
 def _options(request: Request) -> OpenOptions:
     return OpenOptions.model_validate(request.params.get("options", {}), by_alias=True, by_name=False)
+
+
+def _answers(params: Params) -> builtins.list[Answer]:
+    given = params.get("answers")
+    if not isinstance(given, builtins.list):
+        raise InvalidInput("answers are missing or no list")
+    return [parse_answer(answer) for answer in given]
 
 
 def _text(params: Params, name: str) -> str:
