@@ -273,7 +273,7 @@ class SessionConfig(Model):
     permission_mode: Annotated[str, open_str("default", "auto_edit", "autonomous", "plan")] | None = optional()
     tools: list[ToolDescriptor] | None = optional()
     state: JsonObject | None = optional()
-    """Keys to set in the session's state."""
+    """Keys to set in the session's state. They are recorded as given, whatever they are called: no place for secrets."""
     config: JsonObject | None = optional()
 
 
@@ -292,7 +292,7 @@ class ExecutionOptions(Model):
     deadline: Str | None = optional()
     """ISO 8601, UTC."""
     state: JsonObject | None = optional()
-    """The session's first state."""
+    """The session's first state. It is recorded as given, whatever its keys are called: no place for secrets."""
     ephemeral: Bool | None = optional()
     """Keep nothing after the session is closed."""
     trace_context: JsonObject | None = optional()

@@ -27,6 +27,7 @@ from tests.adapters.adk.services import session_service
 
 from agentsession.adapters.adk import AdkExecutor, ScriptedLlm, Step, call, calls, say
 from agentsession.protocol import (
+    REDACTED,
     Custom,
     ExecutionOptions,
     InvalidInput,
@@ -250,6 +251,19 @@ async def test_the_hosts_first_state_and_its_updates_reach_the_agent_in_every_sc
         assert (await desk.session.update(SessionConfig(state=dict.fromkeys(keys, 2)))).status == "applied"
         assert await seen("q2") == ["2", "2", "2", "2"]
         assert await seen("q3") == ["2", "2", "2", "None"]
+
+
+async def test_state_that_the_host_sets_is_recorded_as_given_and_told_by_adk_without_what_is_secret_by_name() -> None:
+    first, later = {"password": "one", "temp:t": 1}, {"token": "two", "n": 2}
+    root = agent(call("peek", {"key": "token"}), say("done"), tools=[peek])
+    async with driven(root, options=opened(state=first)) as desk:
+        await desk.session.update(SessionConfig(state=later))
+        await desk.stream("go")
+        updates = [event for event in desk.session.record if isinstance(event, SessionUpdate)]
+        assert [event.state_delta for event in updates if event.source == "host"] == [first, later]
+        assert [event.state_delta for event in updates if event.source == "agent"] == [{"token": REDACTED, "n": 2}]
+        assert desk.session.state_values["token"] == REDACTED
+        assert "'two'" in history(root.model)[-1][1]  # the tool had the value
 
 
 @pytest.mark.rule("PER-02", "CTL-07")
