@@ -204,6 +204,9 @@ class Brackets:
         elif (thread, agent) in state.escalated:
             data = {"escalate": True}
         state.escalated.discard((thread, agent))
+        if reason != "failed" and not self._live.ctx.aborting:
+            for made in state.translator.close_messages(thread=thread, agent=agent, broken=self._live.models.asked):
+                self._live.ctx.emit_nowait(made)
         self._live.ctx.close_thread(thread, agent, reason, data)
 
     def _sweep_below(self, span: Span) -> None:

@@ -18,6 +18,7 @@ from agentsession.protocol import repair_text
 
 __all__ = [
     "ABORTED_CODE",
+    "BROKEN_OFF",
     "MODEL_CALL_CANCELLED",
     "MODEL_CALL_DECLINED",
     "SEALED_CODE",
@@ -51,6 +52,9 @@ MODEL_CALL_DECLINED: Final = "MODEL_CALL_DECLINED"
 MODEL_CALL_CANCELLED: Final = "MODEL_CALL_CANCELLED"
 """The code of a model call that nobody could or wanted to answer."""
 
+BROKEN_OFF: Final = "ANSWER_BROKEN_OFF"
+"""The code of a model's answer that streamed and had no end: its connection was cut, or its bridge dropped the rest."""
+
 _NOT_ERRORS: Final = frozenset(
     {"", "STOP", "FINISH_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED", "CONTINUATION", SEALED_CODE}
 )
@@ -71,6 +75,7 @@ _REFUSALS: Final = frozenset(
 )
 _BAD_CALLS: Final = frozenset({"MALFORMED_FUNCTION_CALL", "TOO_MANY_TOOL_CALLS", "UNEXPECTED_TOOL_CALL"})
 _STATUS_OF: Final = {
+    BROKEN_OFF: "UNAVAILABLE",
     "MAX_TOKENS": "RESOURCE_EXHAUSTED",
     "LlmCallsLimitExceededError": "RESOURCE_EXHAUSTED",
     MODEL_CALL_CANCELLED: "CANCELLED",
@@ -119,6 +124,7 @@ _SECRET: Final = re.compile(
 )
 """What follows a name that says it is secret: in words, in JSON, in a URL (``?key=`` is that of Google's services)."""
 _MESSAGES: Final = {
+    BROKEN_OFF: "the model's answer broke off before its end",
     "MAX_TOKENS": "the model stopped at its limit of output tokens",
     MODEL_CALL_CANCELLED: "nobody answered in the model's place",
     MODEL_CALL_DECLINED: "the host declined to answer in the model's place",

@@ -355,6 +355,7 @@ class AdkExecutor(AdkSessions):
             await ctx.emit(live.stopped.error)
             return RunResult(live.stopped.reason)
         await live.flush_error()
+        await live.end_answers()
         state.needs_sealing = state.has_open_calls() or bool(live.tools.unstored)
         await live.settle_left_open()
         reason = state.translator.end_reason

@@ -108,6 +108,8 @@ class GatePlugin(BasePlugin):
         self, *, callback_context: CallbackContext, llm_response: LlmResponse
     ) -> LlmResponse | None:
         if llm_response.partial and not _holds_calls(llm_response):
+            if llm_response.finish_reason is not None and (live := current_run()) is not None:
+                live.models.keep_finish(callback_context, llm_response)
             return None  # a long answer is thousands of these
         live = current_run()
         if live is not None:

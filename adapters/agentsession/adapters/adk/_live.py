@@ -150,6 +150,12 @@ class LiveRun:
         if event.partial:
             return
         book, state = self.state.translator.book, self.state
+        lost = self.tools.step_actions.settle(context.session.id, event)
+        if lost:
+            await self.attached()
+            keys = ", ".join(ascii(key) for key in lost[:5])
+            text = f"calls of one step have set {keys} in the state to different values; one is kept"
+            self.ctx.emit_nowait(Error(status="ABORTED", code="state-conflict", message=text))
         make_distinct(
             event, lambda call_id: book.known(call_id) is not None, lambda: state.new_call_id(self.ctx.new_id, "call-")
         )
@@ -280,6 +286,12 @@ class LiveRun:
         if call is not None:
             call.needs = "none"
         return request.model_copy(update={"needs": "none"})
+
+    async def end_answers(self) -> None:
+        """The run is over: answers that have had no end will have none."""
+        for made in self.state.translator.close_messages(broken=self.models.asked):
+            await self.record(made)
+        await self.flush_error()
 
     async def flush_error(self) -> None:
         """Record an error event that no exception followed."""

@@ -18,6 +18,7 @@ from google.genai import types
 from agentsession.adapters.adk._brackets import agent_key
 from agentsession.adapters.adk._catch_up import MESSAGE
 from agentsession.adapters.adk._elicit import INLINE_INPUT, INPUT
+from agentsession.adapters.adk._errors import is_error
 from agentsession.adapters.adk._events import usage_event
 from agentsession.adapters.adk._hearing import hear
 from agentsession.adapters.adk._host_tools import HostTool, InlineInput
@@ -47,6 +48,8 @@ class ModelCalls:
 
     def __init__(self, live: LiveRun) -> None:
         self._live = live
+        self.asked: set[str] = set()
+        """Agents whose model was called."""
         self._told: set[str] = set()
         self._unlisted: set[int] = set()
         """Toolsets whose tools could not be listed, as was told."""
@@ -105,6 +108,7 @@ class ModelCalls:
         if not is_child:
             await self._inject_steers(context, request)
         self._calls_model(context, True)
+        self.asked.add(context.agent_name)
         return await live.hooks.before_model(context, request) if live.hooks is not None else None
 
     def _calls_model(self, context: CallbackContext, calls: bool) -> None:
@@ -117,6 +121,7 @@ class ModelCalls:
         if not response.partial:
             self._calls_model(context, False)
         if response.content is None:
+            self.keep_finish(context, response)
             self._tell_dropped_usage(context, response)
             return
         _rename_calls([response.content], INLINE_INPUT, INPUT)
@@ -126,6 +131,19 @@ class ModelCalls:
             self._put_calls_right(response.content)
             if response.usage_metadata is not None:
                 self._owed[context.agent_name] = (response.usage_metadata, response.model_version)
+
+    def keep_finish(self, context: CallbackContext, response: LlmResponse) -> None:
+        """ADK makes no event of a response without content or an error, and drops with it why the answer ended."""
+        reason = response.finish_reason.name if response.finish_reason is not None else None
+        if reason is None or response.error_code or response.content is not None:
+            return
+        if response.partial:  # its aggregate may follow, and say the same
+            invocation = context._invocation_context  # private: the branch is there only
+            self._live.state.translator.note_finish(
+                invocation.invocation_id, context.agent_name, invocation.branch, reason
+            )
+        elif is_error(reason):
+            response.error_code = reason  # as ADK's own Gemini has it
 
     def told(self, usage: Usage) -> None:
         """The usage of an agent's response was recorded."""

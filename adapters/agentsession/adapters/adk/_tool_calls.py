@@ -33,6 +33,7 @@ from agentsession.adapters.adk._replies import (
 )
 from agentsession.adapters.adk._requests import is_failure, result_body
 from agentsession.adapters.adk._session_state import STEERING_NAMES, is_agent_tool, steers_adk
+from agentsession.adapters.adk._step_actions import StepActions
 from agentsession.adapters.adk._tool_questions import ToolQuestions
 from agentsession.adapters.adk._unannounced import Unannounced
 from agentsession.adapters.adk._values import lossy_json
@@ -62,6 +63,7 @@ class ToolCalls:
         self._begun: set[str] = set()
         """Requests whose tool has been let run, or whose call was answered in its place."""
         self.unannounced = Unannounced(live)
+        self.step_actions = StepActions()
         self._allowed: dict[str, dict[str, Any]] = {}
         """What each tool was let run with, by request id; the tool may change what it was given."""
         self._results: dict[str, dict[str, Any]] = {}
@@ -81,6 +83,7 @@ class ToolCalls:
             self.unstored.add(context.function_call_id)
         try:
             await live.attached()
+            self.step_actions.note(context)
             return await self._decide(tool, args, context)
         except RunEnded:
             raise asyncio.CancelledError from None

@@ -12,14 +12,14 @@ in the order of their parts, usage, error, state, custom. docs/adk-mapping.md is
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from google.genai import types
 
 from agentsession.adapters.adk._calls import Call, CallBook
 from agentsession.adapters.adk._content import is_plain_text, parts_to_content
-from agentsession.adapters.adk._errors import ABORTED_CODE, EndReason, end_reason, is_empty_reply, is_error
+from agentsession.adapters.adk._errors import ABORTED_CODE, BROKEN_OFF, EndReason, end_reason, is_empty_reply, is_error
 from agentsession.adapters.adk._events import (
     action_events,
     code_of,
@@ -81,6 +81,7 @@ class Translator:
         self._thread_prefix = thread_prefix
         self._message_ids: set[str] = parent._message_ids if parent is not None else set()
         self._buffers: dict[tuple[str, str, str], tuple[MessageBuffer, dict[str, Any]]] = {}
+        self._finishes: dict[tuple[str, str, str], str] = {}
         self._fed: set[tuple[str, float, str, int]] = set()
         self._code: str | None = None
         self._said = False
@@ -112,6 +113,7 @@ class Translator:
         self._code = None
         self._said = False
         self._buffers.clear()
+        self._finishes.clear()
 
     def adk_call_id(self, request_id: str) -> str | None:
         """The id that a FunctionResponse for this request must carry; ``None`` when ADK knows no such call."""
@@ -131,12 +133,18 @@ class Translator:
             call.settled = True
 
     def close_messages(
-        self, *, interrupted: bool = True, thread: str | None = "*", agent: str | None = None
+        self,
+        *,
+        interrupted: bool = True,
+        thread: str | None = "*",
+        agent: str | None = None,
+        broken: Collection[str] = (),
     ) -> list[Event]:
         """The closing events of messages that stopped streaming in the middle: at an abort, a failure, a pause.
 
         ``thread``: only those of one thread (``None``: the main one); as it is, all.
         ``agent``: only its own and those that name no agent: where it hands over, its successor may speak already.
+        ``broken``: agents that have ended by themselves, so that their models' answers should have had an end.
         """
         out: list[Event] = []
         for slot, (buffer, common) in list(self._buffers.items()):
@@ -145,10 +153,13 @@ class Translator:
             if agent is not None and common.get("agent_id") not in (None, agent):
                 continue
             del self._buffers[slot]
-            out += self._closing(buffer, common, interrupted=interrupted)
-            if buffer.code is not None and is_error(buffer.code):
-                self._code = buffer.code
+            buffer.code = buffer.code or self._finishes.pop(slot, None)
+            out += self._cut_short(buffer, common, interrupted=interrupted, broken=common.get("agent_id") in broken)
         return out
+
+    def note_finish(self, invocation_id: str, agent: str, branch: str | None, reason: str) -> None:
+        """What a model says last of an answer that streams, and ADK makes no event of; perhaps ahead of its deltas."""
+        self._finishes[(invocation_id, agent, branch or "")] = reason
 
     # --- the translation ----------------------------------------------------------------------------------------------
 
@@ -227,7 +238,7 @@ class Translator:
         held = self._buffers.get(key)
         if held is not None and event.id != held[0].adk_id and held[0].repeats > 0:
             # ADK gives one id to all partials of a response: the response before ended without its closing event.
-            out += self._closing(*self._buffers.pop(key), interrupted=True)
+            out += self._cut_short(*self._buffers.pop(key), interrupted=True)
             held = None
         if held is None:
             buffer = MessageBuffer(event.id, "")
@@ -260,6 +271,8 @@ class Translator:
         if held is not None and not (answers or content or calls or code or event.id == held[0].adk_id):
             held = None  # a state or bookkeeping event in between; the response still streams
         buffer = self._buffers.pop(_slot(event))[0] if held is not None else None
+        if self._finishes:
+            self._finishes.pop(_slot(event), None)  # the event says it itself
         interrupted = bool(event.interrupted)
         message_id = None
         if buffer is not None and buffer.started:
@@ -325,6 +338,18 @@ class Translator:
         if not buffer.message_id:
             buffer.message_id = self._message_id(buffer.adk_id)
         return Message(message_id=buffer.message_id, content=content, partial=True, index=buffer.next_index(), **common)
+
+    def _cut_short(
+        self, buffer: MessageBuffer, common: dict[str, Any], *, interrupted: bool, broken: bool = False
+    ) -> list[Event]:
+        """A response without its closing event: what was shown of it, and why it ended, as far as that is known."""
+        code = buffer.code or (BROKEN_OFF if broken else "")
+        out = self._closing(buffer, common, interrupted=interrupted and code != "STOP")
+        if not is_error(code):
+            return out
+        self._code = code
+        usage = usage_event(buffer.usage, None, common) if buffer.usage is not None else None
+        return [*out, *([usage] if usage is not None else []), error_event(code, None, common)]
 
     def _closing(
         self, buffer: MessageBuffer, common: dict[str, Any], final: Sequence[ContentPart] = (), *, interrupted: bool
