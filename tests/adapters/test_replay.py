@@ -10,6 +10,7 @@ import anyio
 import pytest
 from tests.adapters.sessions import end_of, only, read, say, session_of, texts
 
+from agentsession.adapters.base import RunContext
 from agentsession.adapters.replay import ReplayExecutor, entry_point, read_record
 from agentsession.adapters.scripted import (
     Ask,
@@ -43,6 +44,7 @@ from agentsession.protocol import (
     ToolResponse,
     ToolResult,
     accept,
+    cancel,
     decline,
     deny,
     dump_event,
@@ -212,6 +214,30 @@ async def test_a_grant_for_what_the_record_denied_fails_the_tool_and_goes_on() -
         assert [event.status for event in only(events, ToolResponse)] == ["failed"]
         assert texts(events) == ["kept it"]
         assert end_of(events).reason == "completed"
+
+
+@pytest.mark.rule("HITL-02")
+async def test_a_no_to_what_the_record_confirmed_shows_no_result_and_goes_on() -> None:
+    async def confirmed(ctx: RunContext) -> None:
+        request = await ctx.emit(ToolRequest(request_id=ctx.new_id("r"), name="wipe", needs="none"))
+        answer = await ctx.elicit("tool_confirmation", "Wipe?", tool_request_id=request.request_id)
+        if answer.action == "accept":
+            await ctx.respond(request, {"wiped": 3})
+        await ctx.say("done")
+
+    async with session_of(confirmed) as session:
+        await say(session)
+        await read(session.stream(accept(session.pending[0].request_id)))
+        whole = list(session.record)
+    for answer in (accept, decline, cancel):
+        async with session_of(ReplayExecutor(whole)) as session:
+            await say(session)
+            events = await read(session.stream(answer(session.pending[0].request_id)))
+            (response,) = only(events, ToolResponse)
+            shown = (response.status, response.is_error, response.data)
+            no = ("denied", True, {"error": "the call was not confirmed"})
+            assert shown == (("completed", False, {"wiped": 3}) if answer is accept else no)
+            assert (texts(events), end_of(events).reason) == (["done"], "completed")
 
 
 async def test_a_turn_that_the_record_left_waiting_waits_and_then_ends(reenter: bool) -> None:

@@ -223,8 +223,11 @@ class _Playing:
     async def _emit(self, event: Event) -> None:
         ctx, changes = self._ctx, self._new_ids(event)
         if isinstance(event, (ToolDecision, ToolUpdate, ToolResponse, ElicitationResponse)):
-            if not ctx.is_open_request(changes["request_id"]):
+            request = ctx.open_request(changes["request_id"])
+            if request is None:
                 return  # the host has answered otherwise than in the record
+            if isinstance(event, ToolResponse) and request.confirmation not in (None, "accept"):
+                event = _not_confirmed(event)
         elif isinstance(event, AgentEnd) and event.agent_id not in ctx.open_agents.get(event.thread_id, ()):
             return
         await ctx.emit(restamp(event, **changes))
@@ -290,6 +293,13 @@ class _Playing:
                         status="failed",
                     )
                 )
+
+
+def _not_confirmed(event: ToolResponse) -> ToolResponse:
+    """The recorded response to a call that its person has now said no to: no result of it may be shown."""
+    if event.status in ("denied", "cancelled", "unknown"):
+        return event
+    return restamp(event, status="denied", is_error=True, content=[], data={"error": "the call was not confirmed"})
 
 
 def _is_answered_in(steps: Sequence[Event | _Await], request_id: str) -> bool:

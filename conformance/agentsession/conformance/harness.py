@@ -22,9 +22,10 @@ import builtins
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import anyio
+from anyio.lowlevel import checkpoint
 
 from agentsession.conformance.script import STEPS, Call, Script
 from agentsession.protocol import (
@@ -37,7 +38,7 @@ from agentsession.protocol import (
     RecordStore,
 )
 
-__all__ = ["CannotPlay", "Harness", "MortalStore", "Play", "ToolFailed", "ToolRun"]
+__all__ = ["CannotPlay", "Harness", "Killed", "MortalStore", "Play", "ToolFailed", "ToolRun"]
 
 
 class CannotPlay(Exception):
@@ -152,6 +153,10 @@ class Harness(abc.ABC):
         await play.die()
 
 
+_STORE_TAKES: Final = 5
+"""For how many turns of the loop a write is on its way: who shows an event before it is stored has lost it by then."""
+
+
 class Killed(ConnectionLost):
     """The process of this executor is no more; nothing it does reaches a store."""
 
@@ -182,6 +187,8 @@ class MortalStore:
         await self._alive().create(key)
 
     async def append(self, key: RecordKey, events: Sequence[Event], *, reserved_seq: int) -> None:
+        for _ in range(_STORE_TAKES):
+            await checkpoint()
         await self._alive().append(key, events, reserved_seq=reserved_seq)
 
     async def read(self, key: RecordKey, *, after: int = 0, limit: int | None = None) -> builtins.list[Event]:

@@ -9,7 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from agentsession.protocol import Answer, ElicitationRequest, PendingRequest, accept, grant, result
+from agentsession.protocol import (
+    Answer,
+    ElicitationRequest,
+    PendingRequest,
+    accept,
+    cancel,
+    decline,
+    deny,
+    grant,
+    result,
+)
 
 __all__ = ["CREDENTIAL", "PLAIN_ANSWER", "content_for", "edited_args", "result_data", "standard_answer"]
 
@@ -26,13 +36,20 @@ _EXAMPLES: Final[Mapping[str, Any]] = {"integer": 7, "number": 1.5, "string": "s
 def standard_answer(request: PendingRequest) -> Answer:
     """A result, a grant or an acceptance.
 
-    A tool whose name begins with ``bad`` fails. A call that says ``edit`` in its arguments is granted with what that
-    holds instead of them.
+    A tool of the host's whose name begins with ``bad`` fails. Of the agent's tools, one whose name begins with
+    ``denied`` is denied, one with ``answered`` is answered by a result of the host's, and a call that says ``edit`` in
+    its arguments is granted with what that holds instead of them. A question that ends in ``(decline)`` or ``(cancel)``
+    is answered so.
     """
     if isinstance(request, ElicitationRequest):
+        for answer in (decline, cancel):
+            if request.message.endswith(f"({answer.__name__})"):
+                return answer(request.request_id)
         return accept(request.request_id, content_for(request.kind, request.requested_schema))
     args = request.args or {}
-    if request.needs == "grant":
+    if request.needs == "grant" and request.name.startswith("denied"):
+        return deny(request.request_id, "not today")
+    if request.needs == "grant" and not request.name.startswith("answered"):
         return grant(request.request_id, edited_args(args))
     return result(request.request_id, result_data(request.name, args), is_error=request.name.startswith("bad"))
 

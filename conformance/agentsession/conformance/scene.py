@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import anyio
-from anyio.abc import TaskGroup, TaskStatus
+from anyio.abc import TaskGroup
+from anyio.lowlevel import checkpoint
 
 from agentsession.conformance.engine import Break, check, evidence_of
 from agentsession.conformance.harness import CannotPlay, Harness, MortalStore, Play
@@ -26,16 +27,13 @@ from agentsession.conformance.looking import ran_early, requests
 from agentsession.conformance.results import Evidence, Result, Status
 from agentsession.conformance.script import Script, Step
 from agentsession.conformance.seen import Seen
+from agentsession.conformance.stage import HarnessBroke, Stage
 from agentsession.protocol import (
-    AgentExecutor,
     AgentSession,
     AgentSessionError,
     Event,
     EventReader,
     EventStream,
-    ExecutionOptions,
-    HostCapabilities,
-    OpenOptions,
     PendingRequest,
     ProtocolViolation,
     Receipt,
@@ -46,12 +44,10 @@ __all__ = ["SCENARIOS", "HarnessBroke", "NotApplicable", "Scenario", "Scene", "S
 
 E = TypeVar("E", bound=Event)
 
+_WRITES_TAKE: Final = 50
+"""For how many turns of the loop something may be on its way to the record."""
 _QUIET_S: Final = 0.05
 """A producer that comes no further in this time is taken for one that is held. Taken wrongly, it passes."""
-
-
-class HarnessBroke(Exception):
-    """The harness could not make or enter an executor."""
 
 
 class NotApplicable(Exception):
@@ -85,102 +81,6 @@ def scenario(*rules: str, needs: Collection[str] = ()) -> Callable[[Callable[[Sc
         return made
 
     return register
-
-
-class Stage:
-    """One entered executor that plays a script."""
-
-    def __init__(self, scene: Scene, executor: AgentExecutor, play: Play) -> None:
-        self.scene = scene
-        self.executor = executor
-        self.play = play
-        self.sessions: list[AgentSession] = []
-        self._kinds: dict[str, Collection[str] | None] = {}
-        self._dead = False
-        self._leaving = anyio.Event()
-        self._left = anyio.Event()
-
-    def options(self, *, kinds: Collection[str] | None = None, **execution: Any) -> OpenOptions:
-        """How the suite opens a session: the host's tools of the script are declared, own tools wait for it or not.
-
-        ``kinds`` are the kinds of question that the host can show, ``None`` for all. What is ``None`` is left out.
-        """
-        script = self.play.script
-        given: dict[str, Any] = {"tools": script.host_tools() or None, "host_tool_execution": script.is_gated}
-        given |= execution
-        return OpenOptions(
-            host=HostCapabilities(elicitation_kinds=None if kinds is None else list(kinds)),
-            execution=ExecutionOptions(**{name: value for name, value in given.items() if value is not None}),
-        )
-
-    async def open(self, options: OpenOptions | None = None) -> AgentSession:
-        """A new session, whose record is checked at the end of the scenario."""
-        options = options or self.options()
-        return self._keep(await self.executor.open(options, store=self.play.store), options)
-
-    async def load(self, session_id: str, options: OpenOptions | None = None) -> AgentSession:
-        """A stored session."""
-        options = options or self.options()
-        return self._keep(await self.executor.load(session_id, options, store=self.play.store), options)
-
-    async def fork(self, session_id: str, at: int) -> AgentSession:
-        """A fork of a session."""
-        options = self.options()
-        return self._keep(await self.executor.fork(session_id, at, options, store=self.play.store), options)
-
-    def _keep(self, session: AgentSession, options: OpenOptions) -> AgentSession:
-        self.sessions.append(session)
-        self._kinds[session.session_id] = options.host.elicitation_kinds
-        return session
-
-    def kinds(self, session: AgentSession) -> Collection[str] | None:
-        """The kinds of question that the host said it could show."""
-        return self._kinds.get(session.session_id)
-
-    async def reached(self, mark: str) -> None:
-        """Wait until the agent has come to a mark of the script."""
-        await self.play.reached(mark)
-
-    def release(self, mark: str) -> None:
-        """Let the agent go on from a mark."""
-        self.play.release(mark)
-
-    async def kill(self) -> None:
-        """End the executor as the death of its process would."""
-        self._dead = True
-        self.scene.drop(self)
-        await self.scene.harness.kill(self.executor, self.play)
-        await self.leave()
-
-    async def again(self) -> Stage:
-        """A new executor of the same script that finds what this one left."""
-        return await self.scene.enter(self.play.again())
-
-    async def leave(self) -> None:
-        """Leave the executor, and wait until it is left."""
-        self._leaving.set()
-        await self._left.wait()
-
-    async def hold(self, *, task_status: TaskStatus[None]) -> None:
-        """Enter the executor and stay in it until it is left: it is entered and left in one task, as it may ask.
-
-        What a killed executor still wants to say is of no interest.
-        """
-        entered = False
-        try:
-            async with self.executor:
-                entered = True
-                task_status.started()
-                await self._leaving.wait()
-        except CannotPlay:  # an executor in another process says so only when it gets the script
-            raise
-        except (Exception, BaseExceptionGroup) as error:
-            if not entered:
-                raise HarnessBroke(f"{type(error).__name__}: {error}") from error
-            if not self._dead:
-                raise
-        finally:
-            self._left.set()
 
 
 class Scene:
@@ -269,7 +169,10 @@ class Scene:
     async def asked(
         self, session: AgentSession, count: int, rule: str = "LIFE-17", message: str = "go"
     ) -> list[PendingRequest]:
-        """Start a turn and read it to where it waits for the host; what waits, which must be so many requests."""
+        """Start a turn and read it to where it waits for the host; what waits, which must be so many requests.
+
+        What waits for an allow must not have run.
+        """
         events = await self.read(session.stream(message))
         self.end(events, "input_required", rule)
         waiting = self.pending(session, count, "TOOL-06" if count > 1 else rule)
@@ -297,9 +200,30 @@ class Scene:
         return event
 
     async def record(self, session: AgentSession) -> list[Event]:
-        """The record of a session so far."""
+        """The record of a session so far, which has its beginning in any case."""
         async with session.events() as reader:
-            return [event async for event in reader]
+            record = [event async for event in reader]
+        self.expect(bool(record), "LIFE-02", "the record of an open session is empty")
+        return record
+
+    async def next(self, reader: EventReader) -> Event:
+        """What a reader gives next."""
+        try:
+            return self.saw(await anext(reader))
+        except StopAsyncIteration:
+            raise Break("LIFE-08", "a reader ended where more had to come") from None
+
+    async def settled(self, session: AgentSession) -> int:
+        """The last seq, when what was on its way to the record has come there."""
+        for _ in range(_WRITES_TAKE):
+            await checkpoint()
+        return session.last_seq
+
+    async def unchanged(self, session: AgentSession, before: int, rule: str, what: str) -> None:
+        """Nothing came into the record after the seq ``before``, nor is on its way there."""
+        after = await self.settled(session)
+        events = [event for event in await self.record(session) if event.seq > before]
+        self.expect(not events and after == before, rule, f"{what} left events in the record", events)
 
     async def until(self, reader: EventReader, kind: type[E]) -> E:
         """Read up to the first event of a kind."""
@@ -334,7 +258,7 @@ class Scene:
         return waiting
 
     def receipts(self, got: Sequence[Receipt], *statuses: str, rule: str, what: str) -> None:
-        """What became of answers, which must be this."""
+        """What became of answers, which must be this: a receipt for each, in their order."""
         found = [receipt.status for receipt in got]
         self.expect(found == list(statuses), rule, f"{what} was {', '.join(found)}, not {', '.join(statuses)}")
 
@@ -359,10 +283,15 @@ class Scene:
             ) from raised
         raise Break(rule, f"{what} raised nothing", [Evidence(f"host -> {what}", is_break=True)])
 
-    def ran(self, stage: Stage, *wanted: tuple[str, dict[str, Any]], rule: str) -> None:
-        """The bodies of own tools that have begun, which must be these in any order."""
+    def ran(self, stage: Stage, *wanted: tuple[str, dict[str, Any]], rule: str, twice: str = "HITL-03") -> None:
+        """The bodies of own tools that have begun, which must be these in any order.
+
+        ``twice``: the rule that is broken where these have run, but one of them more often.
+        """
         got = sorted(((run.name, dict(run.args)) for run in stage.play.runs), key=repr)
         expected = sorted(wanted, key=repr)
+        more = [run for run in wanted if got.count(run) > expected.count(run)]
+        self.expect(not more, twice, f"{more[:1]} ran {got.count(more[0]) if more else 0} times", remark="")
         self.expect(got == expected, rule, f"the tools that ran are {got}, not {expected}")
 
     # -- the end ------------------------------------------------------------------------------------------------------

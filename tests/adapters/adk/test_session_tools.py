@@ -10,6 +10,7 @@ import pytest
 from google.adk.agents import LlmAgent
 from google.adk.apps.app import App
 from google.adk.plugins.base_plugin import BasePlugin
+from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
@@ -507,6 +508,38 @@ async def test_arguments_that_are_no_object_are_an_error_and_nothing_runs(name: 
         assert (turn.reason, runs.count) == ("completed", 0)
         assert desk.responses() == {name: "failed"}
         assert (await desk.stream("next")).texts == ["still here"]
+
+
+@pytest.mark.rule("TOOL-04")
+@pytest.mark.parametrize("gated", [True, False])
+@pytest.mark.parametrize("confirms", [True, False])
+async def test_arguments_that_the_tools_schema_refuses_are_an_error_and_nothing_runs(
+    confirms: bool, gated: bool
+) -> None:
+    runs = Runs()
+    root = agent(call("write", {"path": 7}, id="c1"), say("sorry"), tools=[runs.tool(require_confirmation=confirms)])
+    async with driven(root, execution={"host_tool_execution": gated}) as desk:
+        turn = await desk.turn("go")
+        assert (turn.reason, turn.texts, runs.count) == ("completed", ["sorry"], 0)
+        assert desk.responses() == {"write": "failed"}
+        (told,) = [text for kind, text in history(root.model) if kind.startswith("result")]
+        assert "write was not run" in told
+        assert "/path" in told
+
+
+@pytest.mark.rule("TOOL-04")
+async def test_a_tool_that_declares_no_schema_takes_what_comes() -> None:
+    class Bare(BaseTool):
+        async def run_async(self, *, args: dict[str, Any], tool_context: Any) -> Any:
+            return args
+
+        def _get_declaration(self) -> types.FunctionDeclaration:
+            return types.FunctionDeclaration(name=self.name)
+
+    root = agent(call("bare", {"x": [1]}, id="c1"), say("done"), tools=[Bare(name="bare", description="Takes all.")])
+    async with driven(root) as desk:
+        assert (await desk.turn("go")).reason == "completed"
+        assert desk.responses() == {"bare": "completed"}
 
 
 @pytest.mark.rule("TOOL-03")

@@ -24,7 +24,7 @@ from agentsession.protocol import (
     ToolResult,
 )
 
-__all__ = ["ScriptedHarness", "harness", "reentered"]
+__all__ = ["ScriptedHarness", "Streamed", "harness", "reentered"]
 
 
 class ScriptedHarness(Harness):
@@ -101,8 +101,11 @@ class Streamed:
         async with ctx.message() as message:
             for number, piece in enumerate(self._step.pieces, start=1):
                 if self._step.hold is not None and number == len(self._step.pieces):
-                    await self._play.hold(self._step.hold)
+                    await self.wait(ctx, self._step.hold)
                 await message.text(piece)
+
+    async def wait(self, ctx: RunContext, mark: str) -> None:
+        await self._play.hold(mark)
 
 
 class Asking:

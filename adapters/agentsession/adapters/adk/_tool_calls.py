@@ -1,7 +1,7 @@
 """Each tool call of a run: may it run, what does the host say, what did it return.
 
 Not for: model calls (``_model_calls.py``), how a wait works (``_live.py``).
-Rules carried: TOOL-05, TOOL-06, TOOL-11, HITL-01 to HITL-04, HITL-10.
+Rules carried: TOOL-04 to TOOL-06, TOOL-11, HITL-01 to HITL-04, HITL-10.
 May import: ``agentsession.protocol``, the modules beside it, google.adk.
 
 Fail closed: a tool of the agent runs only when its request is in the record, needs no grant or was granted in this very
@@ -35,6 +35,7 @@ from agentsession.adapters.adk._requests import is_failure, result_body
 from agentsession.adapters.adk._session_state import STEERING_NAMES, is_agent_tool, steers_adk
 from agentsession.adapters.adk._step_actions import StepActions
 from agentsession.adapters.adk._tool_questions import ToolQuestions
+from agentsession.adapters.adk._tools_schema import wrong_args
 from agentsession.adapters.adk._unannounced import Unannounced
 from agentsession.adapters.adk._values import lossy_json
 from agentsession.protocol import (
@@ -188,6 +189,9 @@ class ToolCalls:
         elif state.gates_tools and not state.confirms_itself(tool) and confirmed is None:
             return {"error": "blocked: no grant for this call"}
         self._begun.add(request_id)
+        wrong = wrong_args(tool, args) if self.unannounced.known(context) is None else None
+        if wrong is not None:
+            return {"error": f"{tool.name} was not run, its arguments do not fit: {wrong}"}
         state.begun.add(request_id)
         if confirmed is not None:
             context.tool_confirmation = confirmed

@@ -7,7 +7,7 @@ May import: google.adk.tools, google.genai.types, protocol.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from google.adk.agents.base_agent import BaseAgent
@@ -20,7 +20,7 @@ from google.genai import types
 from pydantic import TypeAdapter
 
 from agentsession.adapters.adk._values import is_list, is_mapping, is_object, lossy_json
-from agentsession.protocol import ToolAnnotations, ToolDescriptor, repair_text
+from agentsession.protocol import ToolAnnotations, ToolDescriptor, check_schema, repair_text
 
 __all__ = [
     "as_tool",
@@ -30,6 +30,7 @@ __all__ = [
     "nodes_of",
     "schema_to_json",
     "tool_of_node",
+    "wrong_args",
 ]
 
 _log = logging.getLogger("agentsession.adapters.adk")
@@ -116,6 +117,12 @@ def describe_tool(tool: BaseTool) -> ToolDescriptor:
         annotations=ToolAnnotations.model_validate(annotations) if annotations else None,
         owner="agent",
     )
+
+
+def wrong_args(tool: BaseTool, args: Mapping[str, Any]) -> str | None:
+    """What the schema that a tool declares has against ``args``; ``None``: nothing, or it declares none (TOOL-04)."""
+    schema = describe_tool(tool).parameters_schema
+    return check_schema(schema, dict(args)) if schema is not None else None
 
 
 def describe_toolset(toolset: BaseToolset) -> ToolDescriptor:

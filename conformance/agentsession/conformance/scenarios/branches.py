@@ -73,7 +73,7 @@ async def no_fork_within_a_stream(scene: Scene) -> None:
     events = await scene.read(session.stream("go"))
 
     async def inside() -> None:
-        await stage.fork(session.session_id, events[1].seq)
+        await stage.fork(session.session_id, events[0].seq)
 
     async def beyond() -> None:
         await stage.fork(session.session_id, session.last_seq + 100_000)
@@ -133,7 +133,7 @@ async def no_rewind_to_nowhere(scene: Scene) -> None:
     def to(seq: int) -> Callable[[], Awaitable[None]]:
         return lambda: _rewound(stage, session, seq)
 
-    await scene.refused(to(events[1].seq), InvalidInput, "PER-06", "rewind() into a turn")
+    await scene.refused(to(events[0].seq), InvalidInput, "PER-06", "rewind() into a turn")
     await scene.refused(to(last + 100), CursorGone, "PER-06", "rewind() beyond the end")
     scene.expect(session.last_seq == last, "PER-06", "a rewind that was refused left events")
     async with scene.reading(session.stream("second")):

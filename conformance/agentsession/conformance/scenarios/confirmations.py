@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from agentsession.conformance.hosting import edited_args
 from agentsession.conformance.looking import of, recited, requests
+from agentsession.conformance.scenarios.tools import was_told
 from agentsession.conformance.scene import Scene, scenario
 from agentsession.conformance.script import Call, Calls, Recite, Say, Step
 from agentsession.protocol import (
@@ -72,6 +73,21 @@ async def of_two_gated_tools_each_has_its_own_answer(scene: Scene) -> None:
         scene.end(events, "completed", "HITL-02")
 
 
+@scenario("TOOL-08", "TOOL-11", needs=_ASK)
+async def a_sibling_of_a_gated_tool_keeps_its_result(scene: Scene) -> None:
+    """A call that needs nobody runs once beside one that wants a confirmation, and the model is told of both."""
+    free = Call(name="list", args={"of": "all"}, needs="none")
+    stage, session = await scene.opened([Calls(calls=[a_wipe("a"), free]), Recite()])
+    events = await scene.read(session.stream("go"))
+    scene.end(events, "input_required", "HITL-01")
+    (asked,) = scene.pending(session, 1, "HITL-01")
+    events = await scene.read(session.stream(accept(asked.request_id)))
+    scene.end(events, "completed", "TOOL-08")
+    calls = [("wipe", {"path": "a"}), ("list", {"of": "all"})]
+    scene.ran(stage, *calls, rule="TOOL-08")
+    was_told(scene, events, [(name, args, {"ran": name, "args": args}) for name, args in calls])
+
+
 @scenario("HITL-01", "HITL-02", needs=("elicitation", "host_tool_execution"))
 async def a_tool_that_asks_from_inside_stops_at_its_question(scene: Scene) -> None:
     """A granted tool that asks as it runs does its work on a yes alone."""
@@ -94,24 +110,17 @@ async def a_tool_that_asks_from_inside_stops_at_its_question(scene: Scene) -> No
 
 @scenario("HITL-02", needs=_ASK)
 async def a_no_runs_nothing(scene: Scene) -> None:
-    """Decline, cancel and an option that nobody offered run nothing, and are told to the model as no result."""
-    turn: list[Step] = [Calls(calls=[a_wipe("a")]), Recite()]
+    """Decline, cancel and an option that nobody offered run nothing, and leave no result."""
+    turn: list[Step] = [Calls(calls=[a_wipe("a")]), Say(text="done")]
     stage, session = await scene.opened(turn, turn)
     for answer in (decline, cancel):
         asked = await question_of(scene, session)
-        (other,) = await session.respond(ElicitationAnswer(request_id=asked.request_id, action="yes_to_all"))
-        scene.expect(not other.ok, "HITL-02", "an option that nobody offered was taken for an answer")
+        got = await session.respond(ElicitationAnswer(request_id=asked.request_id, action="yes_to_all"))
+        scene.expect(not any(one.ok for one in got), "HITL-02", "an option that nobody offered was taken for an answer")
         scene.pending(session, 1, "HITL-02")
         events = await scene.read(session.stream(answer(asked.request_id)))
         scene.ran(stage, rule="HITL-02")
         _not_run(scene, events)
-        told = recited(events)
-        scene.expect(
-            told is None or [item["is_error"] for item in told] == [True],
-            "HITL-02",
-            f"the model was told {told} of a tool that did not run",
-            events,
-        )
 
 
 @scenario("HITL-02", needs=_ASK)
@@ -160,14 +169,13 @@ async def an_approval_is_of_what_was_asked(scene: Scene) -> None:
     """Who changes the arguments in an event that was read changes nothing of what is decided on and run."""
     call = Call(name="write", args={"path": "a", "to": ["x"]}, needs="grant")
     stage, session = await scene.opened([Calls(calls=[call]), Say(text="done")])
-    await scene.asked(session, 1, "TOOL-05")
+    (asked,) = await scene.asked(session, 1, "TOOL-05")
     original: dict[str, Any] = {"path": "a", "to": ["x"]}
     for event in requests([*await scene.record(session), *of(session.pending, ToolRequest)]):
         if event.args is not None:
             event.args["path"] = "evil"
             event.args["to"].append("y")
-    asked_id = session.pending[0].request_id
-    await session.respond(grant(asked_id))
+    await session.respond(grant(asked.request_id))
     try:
         await scene.read(session.stream())
     finally:

@@ -156,14 +156,15 @@ async def a_yes_that_says_no_is_invalid(scene: Scene) -> None:
 @scenario("HITL-09", needs=_ASK)
 async def a_no_has_no_content(scene: Scene) -> None:
     """Content with a decline or a cancel is refused or left out: it is not in the record and not told to the model."""
-    turn: list[Step] = [Ask(message="Which colour?"), Recite()]
-    _, session = await scene.opened(turn, turn)
-    for action in ("decline", "cancel"):
+    actions = ("decline", "cancel")
+    turns: list[list[Step]] = [[Ask(message=f"Which colour? ({action})"), Recite()] for action in actions]
+    _, session = await scene.opened(*turns)
+    for action in actions:
         (asked,) = await scene.asked(session, 1)
         answer = ElicitationAnswer(request_id=asked.request_id, action=action, content={"answer": "pink"})
-        (got,) = await session.respond(answer)
-        if not got.ok:
-            scene.expect(got.status == "invalid", "HITL-09", f"a {action} with content was {got.status}")
+        got = await session.respond(answer)
+        if not all(one.ok for one in got):
+            scene.receipts(got, "invalid", rule="HITL-09", what=f"a {action} with content")
             await session.respond(ElicitationAnswer(request_id=asked.request_id, action=action))
         events = await scene.read(session.stream())
         scene.end(events, "completed", "HITL-09")
@@ -249,7 +250,7 @@ async def a_person_has_all_the_time(scene: Scene) -> None:
         if session.state == "input_required":
             await _time_passes(scene, clock, limits)
             events = await scene.read(session.stream([standard_answer(request) for request in session.pending]))
-        if isinstance(events[-1], StreamEnd) and events[-1].reason != "max_time":
+        if of(events, StreamEnd)[-1].reason != "max_time":
             break
     scene.end(events, "completed", "HITL-11")
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from agentsession.conformance.hosting import result_data, standard_answer
-from agentsession.conformance.looking import of, recited, requests
+from agentsession.conformance.looking import of, recited, requests, texts
 from agentsession.conformance.scene import Scene, scenario
 from agentsession.conformance.script import Call, Calls, Recite, Say, Step
 from agentsession.protocol import (
     Event,
     PendingRequest,
+    StreamEnd,
     ToolDecision,
     ToolRequest,
     ToolResponse,
     args_digest,
     deny,
     grant,
-    result,
 )
 
 HOST = ("host_tool_execution",)
@@ -71,6 +71,26 @@ async def parallel_calls_are_all_asked_at_once(scene: Scene) -> None:
     scene.expect(not answered, "TOOL-06", "a call was answered before the host had a say", answered)
 
 
+@scenario("TURN-01", "TOOL-01", "TOOL-05", needs=HOST)
+async def a_new_message_settles_what_waits(scene: Scene) -> None:
+    """A message over calls that wait ends their turn in a stream of its own, which cancels them and runs nothing."""
+    stage, session = await scene.opened([Calls(calls=[a_look("a"), a_write("b")]), Say(text="no")], [Say(text="new")])
+    waiting = await scene.asked(session, 2, "TOOL-06")
+    events = await scene.read(session.stream("never mind"))
+    scene.end(events, "completed", "TURN-01")
+    scene.expect("new" in texts(events), "TURN-01", f"the new turn said {texts(events)}", events)
+    record = await scene.record(session)
+    old = {event.turn_id for event in record if event.turn_id is not None} - {event.turn_id for event in events}
+    ends = [event.reason for event in of(record, StreamEnd) if event.turn_id in old]
+    scene.expect(ends == ["input_required", "aborted"], "TURN-01", f"the turn that waited has the ends {ends}", record)
+    ended = {event.request_id: event.status for event in of(record, ToolResponse)}
+    wanted = {request.request_id: "cancelled" for request in waiting}
+    scene.expect(ended == wanted, "TOOL-01", f"what waited is answered {ended}, not cancelled", record)
+    got = await session.respond(*[standard_answer(request) for request in waiting])
+    scene.receipts(got, "stale", "stale", rule="TOOL-09", what="an answer to what was settled")
+    scene.ran(stage, rule="TOOL-05")
+
+
 # -- what runs --------------------------------------------------------------------------------------------------------
 
 
@@ -90,9 +110,10 @@ async def an_own_tool_runs_when_it_is_granted(scene: Scene) -> None:
 @scenario("TOOL-05", "TOOL-15", "HITL-04", needs=HOST)
 async def an_own_tool_does_not_run_when_it_is_denied(scene: Scene) -> None:
     """A denial is told to the model, and the tool does not run."""
-    stage, session = await scene.opened([Calls(calls=[a_write("a")]), Recite()])
+    call = Call(name="denied_write", args={"path": "a"}, needs="grant")
+    stage, session = await scene.opened([Calls(calls=[call]), Recite()])
     (asked,) = await scene.asked(session, 1, "TOOL-05")
-    events = await scene.read(session.stream(deny(asked.request_id, "not today")))
+    events = await scene.read(session.stream(standard_answer(asked)))
     scene.ran(stage, rule="TOOL-05")
     scene.end(events, "completed", "TOOL-05")
     record = await scene.record(session)
@@ -116,13 +137,13 @@ async def an_own_tool_does_not_run_when_it_is_denied(scene: Scene) -> None:
 @scenario("TOOL-05", needs=HOST)
 async def a_result_of_the_hosts_stands_in_for_a_grant(scene: Scene) -> None:
     """The host may answer a call of an own tool with a result: then the tool does not run."""
-    stage, session = await scene.opened([Calls(calls=[a_write("a")]), Recite()])
+    call = Call(name="answered_write", args={"path": "a"}, needs="grant")
+    stage, session = await scene.opened([Calls(calls=[call]), Recite()])
     (asked,) = await scene.asked(session, 1, "TOOL-05")
-    given = result_data("write", {"path": "a"})
-    events = await scene.read(session.stream(result(asked.request_id, given)))
+    events = await scene.read(session.stream(standard_answer(asked)))
     scene.ran(stage, rule="TOOL-05")
     scene.end(events, "completed", "TOOL-05")
-    was_told(scene, events, [("write", {"path": "a"}, given)])
+    was_told(scene, events, [(call.name, {"path": "a"}, result_data(call.name, {"path": "a"}))])
 
 
 @scenario("TOOL-05", needs=HOST)

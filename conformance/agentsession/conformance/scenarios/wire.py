@@ -41,11 +41,11 @@ async def what_a_host_says_is_kept(scene: Scene) -> None:
         [{"type": "x-sketch", "strokes": [1, None, [2.5]]}, {"type": "text", "text": "b"}],
     ]
     for content in kinds:
-        before = session.last_seq
+        before = await scene.settled(session)
         try:
             stream = session.stream(MessageInput.model_validate({"kind": "message", "content": content}))
         except InvalidInput:
-            scene.expect(session.last_seq == before, "WIRE-01", "a message that was refused left events")
+            await scene.unchanged(session, before, "WIRE-01", "a message that was refused")
             continue
         events = await scene.read(stream)
         said = [event.to_wire()["content"] for event in of(events, Message) if event.source == "user"]
@@ -86,17 +86,15 @@ async def what_tools_are_given_and_give_is_kept(scene: Scene) -> None:
     call = Call(name="echo", args=_ODD_JSON)
     _, session = await scene.opened([Calls(calls=[call]), Recite()])
     (asked,) = await scene.asked(session, 1)
-    shown = requests([asked])[0].args
+    shown = next((request.args for request in requests([asked])), None)
     scene.expect(_json(shown) == _json(_ODD_JSON), "WIRE-01", f"the arguments are shown as {shown}", [asked])
     events = await scene.read(session.stream(standard_answer(asked)))
     scene.end(events, "completed", "WIRE-01")
     data = result_data("echo", _ODD_JSON)
-    kept = [response.data for response in of(await scene.record(session), ToolResponse)]
-    scene.expect(_json(kept) == _json([data]), "WIRE-01", f"the result is recorded as {kept}", events)
-    told = recited(events)
-    scene.expect(
-        told is not None and _json(told[0]["data"]) == _json(data), "TOOL-11", f"the model was told {told}", events
-    )
+    recorded = [response.data for response in of(await scene.record(session), ToolResponse)]
+    scene.expect(_json(recorded) == _json([data]), "WIRE-01", f"the result is recorded as {recorded}", events)
+    told = [item["data"] for item in recited(events) or ()]
+    scene.expect(_json(told) == _json([data]), "TOOL-11", f"the model was told {told}", events)
 
 
 # -- secrets ----------------------------------------------------------------------------------------------------------
@@ -125,9 +123,10 @@ async def a_secret_of_a_form_is_not_recorded(scene: Scene) -> None:
     turn: list[Step] = [Ask(message="Your PIN?", requested_schema=form), Say(text="thanks")]
     _, session = await scene.opened(turn)
     (asked,) = await scene.asked(session, 1)
-    (wrong,) = await session.respond(accept(asked.request_id, {"pin": secret * 3}))
-    scene.expect(not wrong.ok, "HITL-08", "content that the schema refuses was taken")
-    scene.expect(secret not in wrong.to_wire_json(), "SEC-01", "a receipt repeats what a person filled in as a secret")
+    got = await session.respond(accept(asked.request_id, {"pin": secret * 3}))
+    scene.receipts(got, "invalid", rule="HITL-08", what="content that the schema refuses")
+    said = [receipt.to_wire_json() for receipt in got]
+    scene.expect(secret not in "".join(said), "SEC-01", "a receipt repeats what a person filled in as a secret")
     events = await scene.read(session.stream(accept(asked.request_id, {"pin": secret, "name": "Ada"})))
     scene.end(events, "completed", "SEC-01")
 
