@@ -273,7 +273,7 @@ class SessionConfig(Model):
     permission_mode: Annotated[str, open_str("default", "auto_edit", "autonomous", "plan")] | None = optional()
     tools: list[ToolDescriptor] | None = optional()
     state: JsonObject | None = optional()
-    """Keys to set in the session's state. They are recorded as given, whatever they are called: no place for secrets."""
+    """Keys to set in the session's state, recorded as given whatever they are called: no place for secrets."""
     config: JsonObject | None = optional()
 
 
