@@ -231,10 +231,21 @@ async def test_r120_turns_that_are_never_answered_are_bounded_while_they_wait_an
     assert await at_baseline(before) == set()
 
 
-def runs_in_memory() -> int:
-    """How many runs of ADK are held by something."""
+@pytest.fixture(autouse=True)
+def _note_earlier_runs() -> None:
+    """Other tests' runs do not count: a thread of ADK's for synchronous tools holds the last call that it ran."""
     gc.collect()
-    return sum(isinstance(item, LiveRun) for item in gc.get_objects())
+    _EARLIER[:] = [weakref.ref(item) for item in gc.get_objects() if isinstance(item, LiveRun)]
+
+
+_EARLIER: list[weakref.ref[LiveRun]] = []
+
+
+def runs_in_memory() -> int:
+    """How many runs of ADK that this test began are held by something."""
+    gc.collect()
+    earlier = [run() for run in _EARLIER]
+    return sum(isinstance(item, LiveRun) and item not in earlier for item in gc.get_objects())
 
 
 async def test_a_run_in_which_a_tool_failed_is_freed_when_it_is_over() -> None:
