@@ -122,21 +122,21 @@ async def test_adks_spans_hold_no_prompt_argument_or_result(schema: str, monkeyp
 
     def write(path: str) -> str:
         """Write."""
-        return "result-4711"
+        return "result-planted"
 
-    child = agent(say("answer-4711"), name="child")
+    child = agent(say("answer-planted"), name="child")
     root = agent(
-        call("write", {"path": "argument-4711"}, id="c1"),
-        call("child", {"request": "request-4711"}, id="c2"),
-        say("answer-4711"),
+        call("write", {"path": "argument-planted"}, id="c1"),
+        call("child", {"request": "request-planted"}, id="c2"),
+        say("answer-planted"),
         tools=[write, AgentTool(child)],
     )
     with traced() as told:
         async with driven(root) as driver:
-            await driver.turn("prompt-4711")
+            await driver.turn("prompt-planted")
         assert told.named("execute_tool write")
         shown = "".join(span.to_json() for span in told.spans)
-        assert "4711" not in shown
+        assert "planted" not in shown
         assert bool(told.named("call_llm")) == (schema == "1")
     without_content.cache_clear()
 

@@ -132,7 +132,7 @@ async def test_a_wait_is_a_span_from_its_request_to_its_answer() -> None:
         async with session_of(work) as session:
             await say(session)
             assert told.ours("agentsession.wait") == []
-            await read(session.stream([result("look", {"pin": "4711"}), grant("write"), accept("q", {"a": "4711"})]))
+            await read(session.stream([result("look", {"pin": "hush"}), grant("write"), accept("q", {"a": "hush"})]))
             waits = told.ours("agentsession.wait")
             shown = {given(span)["agentsession.request.id"]: given(span) for span in waits}
             assert {
@@ -140,7 +140,7 @@ async def test_a_wait_is_a_span_from_its_request_to_its_answer() -> None:
             } == {"look": ("result", "completed"), "write": ("grant", "granted"), "q": ("clarification", "accept")}
             assert (shown["look"]["gen_ai.tool.name"], "gen_ai.tool.name" in shown["q"]) == ("look", False)
             assert {tuple(told.above(span)) for span in waits} == {(f"ours:{STREAM}",)}
-            assert "4711" not in "".join(span.to_json() for span in told.spans)
+            assert "hush" not in "".join(span.to_json() for span in told.spans)
 
 
 async def test_a_turn_that_fails_says_with_what_and_nothing_of_the_text() -> None:
