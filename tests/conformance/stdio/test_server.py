@@ -70,6 +70,7 @@ async def answers(lines: list[str | dict[str, Any]], script: Script, folder: Pat
     return printed
 
 
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize("name", SOME)
 async def test_what_passes_in_one_process_passes_over_the_wire(name: str) -> None:
     results = await run_scenario(all_scenarios()[name], SERVED)
