@@ -30,7 +30,7 @@ class StepActions:
 
     def settle(self, session_id: str, event: AdkEvent) -> list[str]:
         """Put right, in the event that answers a step's calls, what ADK has merged of them; the newest version of each
-        file counts. The keys of the state for which a value is lost."""
+        file counts. The keys of the state for which a value is lost; ``temp:`` ones end with the run anyway."""
         ids = [(session_id, response.id or "") for response in event.get_function_responses()]
         done = [self._of_calls.pop(call_id) for call_id in ids if call_id in self._of_calls]
         if len(done) < 2:
@@ -42,7 +42,8 @@ class StepActions:
         return [
             key
             for key, kept in state.items()
-            if not all(_holds(kept, one.state_delta[key]) for one in done if key in one.state_delta)
+            if not key.startswith("temp:")
+            and not all(_holds(kept, one.state_delta[key]) for one in done if key in one.state_delta)
         ]
 
 
