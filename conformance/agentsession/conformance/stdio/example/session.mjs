@@ -34,6 +34,7 @@ export class Session {
     this.paused = []; // those that the last pause has closed, in the order to open them again
     this.messages = new Map(); // with deltas and no whole message
     this.closedMessages = new Set();
+    this.handedOut = new Set(); // ids that newId() has made in this life
     this.steers = new Map(); // queued and not injected
     this.isAnswered = false; // whether an answer came since the pause
   }
@@ -59,7 +60,10 @@ export class Session {
   /** An id that was never used and will never be: it holds the seq of the event that it comes with. */
   newId(prefix) {
     let id = `${prefix}${this.seq + 1}`;
-    while (this.closedMessages.has(id) || this.resolved.has(id) || this.requests.has(id)) id += "x";
+    // A message takes its id before its first event is made: another may ask in between.
+    const isTaken = (made) => [this.handedOut, this.closedMessages, this.resolved, this.requests].some((ids) => ids.has(made));
+    while (isTaken(id)) id += "x";
+    this.handedOut.add(id);
     return id;
   }
 
