@@ -80,6 +80,11 @@ class Play:
         """Whether the executor was killed: nothing that it keeps may change any more, wherever it keeps it."""
         return self._mortal.dead
 
+    @property
+    def is_storing(self) -> bool:
+        """Whether something is on its way to :attr:`store`."""
+        return self._mortal.writing > 0
+
     def ran(self, name: str, args: Mapping[str, Any]) -> None:
         """The body of an own tool begins. Call it first, before anything that may wait or fail."""
         if self._mortal.dead:
@@ -170,6 +175,8 @@ class MortalStore:
     def __init__(self, inner: RecordStore | None = None) -> None:
         self.inner: RecordStore = inner if inner is not None else MemoryRecordStore()
         self.dead = False
+        self.writing = 0
+        """How many appends are under way."""
         self._locks: dict[RecordKey, str] = {}
 
     async def kill(self) -> None:
@@ -187,9 +194,13 @@ class MortalStore:
         await self._alive().create(key)
 
     async def append(self, key: RecordKey, events: Sequence[Event], *, reserved_seq: int) -> None:
-        for _ in range(_STORE_TAKES):
-            await checkpoint()
-        await self._alive().append(key, events, reserved_seq=reserved_seq)
+        self.writing += 1
+        try:
+            for _ in range(_STORE_TAKES):
+                await checkpoint()
+            await self._alive().append(key, events, reserved_seq=reserved_seq)
+        finally:
+            self.writing -= 1
 
     async def read(self, key: RecordKey, *, after: int = 0, limit: int | None = None) -> builtins.list[Event]:
         return await self._alive().read(key, after=after, limit=limit)

@@ -215,8 +215,10 @@ class Scene:
 
     async def settled(self, session: AgentSession) -> int:
         """The last seq, when what was on its way to the record has come there."""
-        for _ in range(_WRITES_TAKE):
+        quiet = 0
+        while quiet < _WRITES_TAKE:  # a store may write in a thread, for as long as it likes
             await checkpoint()
+            quiet = 0 if any(stage.play.is_storing for stage in self._stages) else quiet + 1
         return session.last_seq
 
     async def unchanged(self, session: AgentSession, before: int, rule: str, what: str) -> None:
