@@ -1,6 +1,6 @@
 """Finds the harness that a command line names: ``MODULE:NAME``, looked for in the working directory too.
 
-Rules carried: none. May import: ``agentsession.protocol``, ``harness``.
+Not for: running it (``runner.py``). Rules carried: none. May import: ``agentsession.protocol``, ``harness``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Asks an executor for what it does not declare: it must say that it has no such thing, and not pretend.
 
-Rules carried: none by itself; a probe that fails counts against each rule of its capability.
+Not for: what is declared (``scenarios``). Rules carried: none by itself;
+a probe that fails counts against each rule of its capability.
 May import: ``agentsession.protocol``, the modules beside it.
 """
 

@@ -1,6 +1,7 @@
 """A report as a badge: the JSON that the endpoint badge of shields.io reads.
 
-Rules carried: none. May import: ``results``.
+Not for: coming to the verdicts (``runner.py``). Rules carried: none.
+May import: ``results``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """A report as JSON, with the schema of that JSON.
 
-Rules carried: none. May import: ``agentsession.protocol``, pydantic, ``results``.
+Not for: coming to the verdicts (``runner.py``). Rules carried: none.
+May import: ``agentsession.protocol``, pydantic, ``results``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """A report as one HTML page that needs no network: agent text is only ever text.
 
-Rules carried: SEC-01 as far as showing goes. May import: ``agentsession.protocol``, ``results``.
+Not for: coming to the verdicts (``runner.py``). Rules carried: SEC-01 as far as showing goes.
+May import: ``agentsession.protocol``, ``results``.
 """
 
 from __future__ import annotations

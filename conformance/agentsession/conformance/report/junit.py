@@ -1,6 +1,7 @@
 """A report as JUnit XML, which CI systems read: one test case for each rule, one suite for each level.
 
-Rules carried: none. May import: ``agentsession.protocol``, ``results``.
+Not for: coming to the verdicts (``runner.py``). Rules carried: none.
+May import: ``agentsession.protocol``, ``results``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """A report as lines for a person: the levels, then every verdict that is not good, then the headline.
 
-Rules carried: none. May import: ``agentsession.protocol``, ``results``.
+Not for: coming to the verdicts (``runner.py``). Rules carried: none.
+May import: ``agentsession.protocol``, ``results``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""TOOL: the host's answers, in any order, of any kind, at any time."""
+"""TOOL: the host's answers, in any order, of any kind, at any time.
+
+Not for: verdicts, or what a record alone shows (``engine.py``). Rules carried: those named at each scenario.
+May import: ``agentsession.protocol``, anyio, ``scene``, ``script`` and what they build on.
+"""
 
 from __future__ import annotations
 

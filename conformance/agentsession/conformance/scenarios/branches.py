@@ -1,4 +1,8 @@
-"""PER-05 and PER-06: forks and rewinds."""
+"""PER-05 and PER-06: forks and rewinds.
+
+Not for: verdicts, or what a record alone shows (``engine.py``). Rules carried: those named at each scenario.
+May import: ``agentsession.protocol``, anyio, ``scene``, ``script`` and what they build on.
+"""
 
 from __future__ import annotations
 

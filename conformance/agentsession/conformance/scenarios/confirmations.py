@@ -1,4 +1,8 @@
-"""HITL-01 to HITL-04: a clear yes lets a tool run once, as it was approved, and nothing else does."""
+"""HITL-01 to HITL-04: a clear yes lets a tool run once, as it was approved, and nothing else does.
+
+Not for: verdicts, or what a record alone shows (``engine.py``). Rules carried: those named at each scenario.
+May import: ``agentsession.protocol``, anyio, ``scene``, ``script`` and what they build on.
+"""
 
 from __future__ import annotations
 

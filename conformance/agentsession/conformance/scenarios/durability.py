@@ -1,4 +1,8 @@
-"""PER: the record as the state, and what outlives the process."""
+"""PER: the record as the state, and what outlives the process.
+
+Not for: verdicts, or what a record alone shows (``engine.py``). Rules carried: those named at each scenario.
+May import: ``agentsession.protocol``, anyio, ``scene``, ``script`` and what they build on.
+"""
 
 from __future__ import annotations
 

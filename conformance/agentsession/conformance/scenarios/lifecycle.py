@@ -1,4 +1,8 @@
-"""LIFE and TURN: sessions, streams, brackets and messages."""
+"""LIFE and TURN: sessions, streams, brackets and messages.
+
+Not for: verdicts, or what a record alone shows (``engine.py``). Rules carried: those named at each scenario.
+May import: ``agentsession.protocol``, anyio, ``scene``, ``script`` and what they build on.
+"""
 
 from __future__ import annotations
 

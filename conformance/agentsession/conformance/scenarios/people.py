@@ -1,4 +1,8 @@
-"""HITL: questions to a person, and what their answers let happen."""
+"""HITL: questions to a person, and what their answers let happen.
+
+Not for: verdicts, or what a record alone shows (``engine.py``). Rules carried: those named at each scenario.
+May import: ``agentsession.protocol``, anyio, ``scene``, ``script`` and what they build on.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""WIRE and SEC: what is said survives as it was said, and what is secret is not said."""
+"""WIRE and SEC: what is said survives as it was said, and what is secret is not said.
+
+Not for: verdicts, or what a record alone shows (``engine.py``). Rules carried: those named at each scenario.
+May import: ``agentsession.protocol``, anyio, ``scene``, ``script`` and what they build on.
+"""
 
 from __future__ import annotations
 
