@@ -3,7 +3,7 @@
 Not for: prose. A document that is partly prose keeps it: between ``<!-- generated: NAME -->`` and
 ``<!-- end generated -->`` stands what a generator writes, and the rest is left as it is.
 To add one: a function that returns the text, and a line in ``GENERATED``. May import: ``agentsession.protocol``; for
-the matrix of the conformance suite also the suite and ``tests.conformance.broken``, of which nothing is run.
+what is about the conformance suite also the suite and ``tests.conformance.broken``, of which nothing is run.
 """
 
 from __future__ import annotations
@@ -298,6 +298,13 @@ def schema() -> str:
     return json.dumps(wire_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
+def report_schema() -> str:
+    """``docs/reference/conformance-report.schema.json``: what ``agentsession conform --json`` prints."""
+    from agentsession.conformance.report import document
+
+    return json.dumps(document.report_schema(), indent=2) + "\n"
+
+
 GENERATED: Final[dict[str, Callable[[], str]]] = {
     "docs/reference/rules.md": rules,
     "docs/reference/lifecycle.md#transitions": transitions,
@@ -305,6 +312,7 @@ GENERATED: Final[dict[str, Callable[[], str]]] = {
     "docs/reference/events.md": events,
     "docs/reference/hooks.md": hooks,
     "docs/reference/conformance-matrix.md": conformance_matrix,
+    "docs/reference/conformance-report.schema.json": report_schema,
     "docs/reference/agentsession.schema.json": schema,
 }
 """A document, or ``document#NAME`` for the marked part of one, and what writes it."""

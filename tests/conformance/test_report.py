@@ -5,21 +5,34 @@ from __future__ import annotations
 import json
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import jsonschema
 import pytest
+from tests.conformance.broken.control import ReturnsFromAbortBeforeTheToolHasStopped
+from tests.conformance.harnesses.scripted import harness
 from tests.conformance.reports import NASTY, report_of
 
+from agentsession.conformance.harness import Harness, Play
 from agentsession.conformance.report.badge import badge
 from agentsession.conformance.report.document import document, report_schema
 from agentsession.conformance.report.html import html
 from agentsession.conformance.report.junit import junit
 from agentsession.conformance.report.terminal import lines
 from agentsession.conformance.results import Report, Status
-from agentsession.protocol import RULES
+from agentsession.conformance.runner import run
+from agentsession.protocol import RULES, AgentExecutor
 
+PUBLISHED = Path(__file__).parents[2] / "docs" / "reference" / "conformance-report.schema.json"
 AGAIN = "agentsession conform pkg:harness -k {rule} --seed 7"
+
+
+class Unmade(Harness):
+    """Breaks before there is an executor."""
+
+    def executor(self, play: Play) -> AgentExecutor:
+        raise RuntimeError("no such model")
 
 
 @pytest.fixture
@@ -61,6 +74,21 @@ def test_the_json_fits_its_schema_and_holds_every_rule(report: Report) -> None:
     jsonschema.validate(made, report_schema(), cls=jsonschema.Draft202012Validator)
     assert [result["rule"] for result in made["results"]] == list(RULES)
     assert made["exitCode"] == 1
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "executor",
+    [harness, ReturnsFromAbortBeforeTheToolHasStopped(), Unmade()],
+    ids=lambda executor: type(executor).__name__,
+)
+async def test_the_json_of_a_run_fits_the_published_schema(executor: Harness) -> None:
+    published = json.loads(PUBLISHED.read_text(encoding="utf-8"))
+    report = await run(executor, rules=["CTL-01", "PER-01"])
+    made = json.loads(document(report).model_dump_json(by_alias=True))
+    jsonschema.validate(made, published, cls=jsonschema.Draft202012Validator)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**made, "another": 1}, published, cls=jsonschema.Draft202012Validator)
 
 
 def test_junit_has_a_case_for_each_rule_and_tells_failures_from_skips(report: Report) -> None:

@@ -6,19 +6,27 @@ May import: ``agentsession.protocol``, pydantic, ``results``.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from agentsession.conformance.results import Report, Status
-from agentsession.protocol import RULES
+from agentsession.protocol import PROTOCOL_VERSION, RULES
 
 __all__ = ["ReportDocument", "document", "report_schema"]
 
+_ID: Final = "urn:agentsession:conformance-report"
+
 
 class _Data(BaseModel):
-    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, extra="forbid")
+    model_config = ConfigDict(
+        frozen=True,
+        alias_generator=to_camel,
+        populate_by_name=True,
+        extra="forbid",
+        use_attribute_docstrings=True,  # they are the descriptions in the schema
+    )
 
 
 class EvidenceDocument(_Data):
@@ -112,4 +120,5 @@ def document(report: Report) -> ReportDocument:
 def report_schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) of the document."""
     schema = ReportDocument.model_json_schema(by_alias=True, mode="serialization")
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+    about = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"{_ID}:{PROTOCOL_VERSION}"}
+    return {**about, **schema}
