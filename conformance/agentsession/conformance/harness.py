@@ -115,6 +115,10 @@ class Play:
         """Wait until the agent has come to ``mark``."""
         await self._event(self._reached, mark).wait()
 
+    def has_reached(self, mark: str) -> bool:
+        """Whether the agent has come to ``mark``."""
+        return self._event(self._reached, mark).is_set()
+
     def release(self, mark: str) -> None:
         """Let it go on from ``mark``."""
         self._event(self._released, mark).set()

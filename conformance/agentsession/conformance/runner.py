@@ -26,6 +26,7 @@ from agentsession.conformance.probes import probe
 from agentsession.conformance.results import Evidence, Report, Result, Status, rules_of
 from agentsession.conformance.scene import SCENARIOS, HarnessBroke, NotApplicable, Scenario, Scene, scene_of
 from agentsession.conformance.script import Say
+from agentsession.conformance.stage import NotReached
 from agentsession.protocol import (
     PROTOCOL_VERSION,
     AgentDescriptor,
@@ -109,6 +110,8 @@ def _judge(chosen: Scenario, error: Exception) -> list[Result]:
         return [Result(rule, Status.NOT_APPLICABLE, str(error)) for rule in chosen.rules]
     if isinstance(error, CannotPlay):
         return [Result(rule, Status.NOT_RUN, str(error)) for rule in chosen.rules]
+    if isinstance(error, NotReached):
+        return [Result(first, Status.FAIL, error.message, error.evidence)]
     if isinstance(error, HarnessBroke):
         return [Result(first, Status.HARNESS_ERROR, f"the harness could not make an executor: {error}")]
     if isinstance(error, ProtocolViolation):

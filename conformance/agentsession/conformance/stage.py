@@ -1,28 +1,50 @@
 """One entered executor that plays a script: its sessions, its marks, its death.
 
 Not for: reading or judging (``scene.py``). Rules carried: none.
-May import: ``agentsession.protocol``, anyio, ``harness``.
+May import: ``agentsession.protocol``, anyio, ``engine``, ``harness``, ``results``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 from anyio.abc import TaskStatus
+from anyio.lowlevel import checkpoint
 
+from agentsession.conformance.engine import evidence_of
 from agentsession.conformance.harness import CannotPlay, Play
-from agentsession.protocol import AgentExecutor, AgentSession, ExecutionOptions, HostCapabilities, OpenOptions
+from agentsession.conformance.results import Evidence
+from agentsession.protocol import (
+    AgentExecutor,
+    AgentSession,
+    ExecutionOptions,
+    HostCapabilities,
+    OpenOptions,
+    StreamEnd,
+)
 
 if TYPE_CHECKING:
     from agentsession.conformance.scene import Scene
 
-__all__ = ["HarnessBroke", "Stage"]
+__all__ = ["HarnessBroke", "NotReached", "Stage"]
+
+_TELLING_TAKES: Final = 50
+"""For how many turns of the loop the word that a mark was reached may be on its way, when the stream has ended."""
 
 
 class HarnessBroke(Exception):
     """The harness could not make or enter an executor."""
+
+
+class NotReached(Exception):
+    """The agent does not come to a mark of the script any more."""
+
+    def __init__(self, message: str, evidence: Sequence[Evidence]) -> None:
+        super().__init__(message)
+        self.message = message
+        self.evidence = tuple(evidence)
 
 
 class Stage:
@@ -76,8 +98,67 @@ class Stage:
         return self._kinds.get(session.session_id)
 
     async def reached(self, mark: str) -> None:
-        """Wait until the agent has come to a mark of the script."""
-        await self.play.reached(mark)
+        """Wait until the agent has come to a mark of the script.
+
+        Raises:
+            NotReached: no stream of this executor's runs any more that could bring it there.
+            Exception: what a reader of such a stream raises, as where the executor is gone.
+        """
+        if self.play.has_reached(mark):
+            return
+        given_up: list[Exception] = []
+        async with anyio.create_task_group() as group:
+
+            async def watch() -> None:
+                given_up.append(await self._nobody_comes(mark))
+                group.cancel_scope.cancel()
+
+            group.start_soon(watch)
+            await self.play.reached(mark)
+            group.cancel_scope.cancel()
+        if given_up and not self.play.has_reached(mark):
+            raise given_up[0]
+
+    async def _nobody_comes(self, mark: str) -> Exception:
+        """Wait until no stream of this executor's runs; why the agent will not come to a mark."""
+        try:
+            async with anyio.create_task_group() as group:
+                for session in {session.session_id: session for session in self.sessions}.values():
+                    group.start_soon(self._ended, session)
+            for _ in range(_TELLING_TAKES):
+                await checkpoint()
+        except BaseExceptionGroup as error:
+            broke = next((each for each in error.exceptions if isinstance(each, Exception)), None)
+            if broke is None:
+                raise
+            return broke
+        return await self._missed(mark)
+
+    async def _ended(self, session: AgentSession) -> None:
+        """Wait until no stream of a session runs. Its reader is not entered, so that it holds nobody."""
+        if session.state != "running":
+            return
+        reader = session.events(session.last_seq, follow=True)
+        try:
+            async for event in reader:
+                if isinstance(event, StreamEnd):
+                    return
+        finally:
+            with anyio.CancelScope(shield=True):
+                await reader.aclose()
+
+    async def _missed(self, mark: str) -> NotReached:
+        """What to say of a mark that nobody came to."""
+        for session in reversed(self.sessions):
+            if session.state == "closed":
+                continue
+            record = await self.scene.record(session)
+            end = next((event for event in reversed(record) if isinstance(event, StreamEnd)), None)
+            if end is not None:
+                said = f"the stream ended {end.reason}, and the agent has not come to the mark {mark!r}"
+                return NotReached(said, evidence_of(record, remark=f"<- here: {said}"))
+        said = f"no stream runs, and the agent has not come to the mark {mark!r}"
+        return NotReached(said, [Evidence(said, is_break=True)])
 
     def release(self, mark: str) -> None:
         """Let the agent go on from a mark."""

@@ -1,0 +1,72 @@
+"""Waiting for a mark of the script: it ends when nothing can bring the agent there any more."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+from tests.conformance.broken._script import replaced
+from tests.conformance.broken._wrap import Broken
+from tests.conformance.harnesses.scripted import harness
+
+from agentsession.conformance.results import Status
+from agentsession.conformance.runner import all_scenarios, run_scenario
+from agentsession.conformance.scene import scene_of
+from agentsession.conformance.script import Hold, Raise, Say, Script
+from agentsession.conformance.stage import NotReached
+from agentsession.protocol import ConnectionLost
+
+pytestmark = pytest.mark.anyio
+
+HOUR_S = 3600.0
+
+
+class DoesNotStop(Broken):
+    """It does not wait where the script says so."""
+
+    def script(self, script: Script) -> Script:
+        return replaced(script, lambda step: [] if isinstance(step, Hold) else [step])
+
+
+class FailsWhereItShouldWait(Broken):
+    """It raises an exception where the script says that it waits."""
+
+    def script(self, script: Script) -> Script:
+        return replaced(script, lambda step: [Raise(message="no")] if isinstance(step, Hold) else [step])
+
+
+@pytest.mark.parametrize(("fault", "reason"), [(DoesNotStop, "completed"), (FailsWhereItShouldWait, "failed")])
+async def test_a_stream_that_ends_before_its_mark_is_a_failure_at_once(fault: type[Broken], reason: str) -> None:
+    chosen = all_scenarios()["a_replay_says_what_was_said"]
+    with anyio.fail_after(10):
+        results = await run_scenario(chosen, fault(), limit_s=HOUR_S)
+    (failed,) = [result for result in results if result.status is Status.FAIL]
+    assert failed.rule == "ORD-06"
+    assert failed.message == f"the stream ended {reason}, and the agent has not come to the mark 'half'"
+    assert any(item.text.endswith(f"stream_end {reason}") for item in failed.evidence)
+
+
+async def test_a_mark_that_nothing_can_reach_is_not_waited_for() -> None:
+    async with scene_of(harness) as scene:
+        stage, _ = await scene.opened([Say(text="hello")])
+        with anyio.fail_after(10), pytest.raises(NotReached, match="no stream runs"):
+            await stage.reached("never")
+
+
+async def test_who_waits_for_a_mark_hears_that_the_executor_is_gone() -> None:
+    async with scene_of(harness) as scene:
+        stage, session = await scene.opened([Hold(mark="here"), Say(text="hello")])
+        async with session.stream("go"), anyio.create_task_group() as group:
+            await stage.reached("here")
+            group.start_soon(stage.kill)
+            with anyio.fail_after(10), pytest.raises(ConnectionLost):
+                await stage.reached("never")
+
+
+async def test_a_mark_that_was_reached_stays_reached() -> None:
+    async with scene_of(harness) as scene:
+        stage, session = await scene.opened([Hold(mark="here"), Say(text="hello")])
+        async with scene.reading(session.stream("go")):
+            await stage.reached("here")
+            stage.release("here")
+        with anyio.fail_after(10):
+            await stage.reached("here")
