@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given
 from tests.conformance.harnesses.scripted import harness
 
 from agentsession.adapters.base import restamp
@@ -14,10 +15,12 @@ from agentsession.conformance.engine import check
 from agentsession.conformance.results import Result, Status
 from agentsession.conformance.scene import scene_of
 from agentsession.conformance.script import Ask, Call, Calls, Stream
+from agentsession.conformance.strategies import records
 from agentsession.protocol import (
     AgentDescriptor,
     Custom,
     ElicitationRequest,
+    ElicitationResponse,
     Error,
     Event,
     Message,
@@ -26,6 +29,7 @@ from agentsession.protocol import (
     ToolDecision,
     ToolRequest,
     ToolResponse,
+    parse_event,
 )
 
 pytestmark = pytest.mark.anyio
@@ -169,6 +173,50 @@ async def test_a_rule_that_an_executor_was_stopped_at_is_broken(record: list[Eve
 async def test_a_question_that_the_host_cannot_show_must_be_cancelled_at_once(record: list[Event]) -> None:
     assert failures(check(record, host_kinds=["tool_confirmation"])) == ["HITL-07"]
     assert failures(check(record, host_kinds=["clarification"])) == []
+
+
+async def answered(schema: dict[str, Any], answer: dict[str, Any], kind: str = "clarification") -> list[Event]:
+    """A record with a question of this schema whose acceptance holds this; ``{}``: no content."""
+    async with scene_of(harness) as scene:
+        _, session = await scene.opened([Ask(message="How many?", kind=kind), Ask(message="Sure?")])
+        await scene.turn(session)
+        record = await scene.record(session)
+    record = changed(record, ElicitationRequest, requested_schema=schema)
+    place = next(index for index, event in enumerate(record) if isinstance(event, ElicitationResponse))
+    wire = {key: value for key, value in record[place].to_wire().items() if key != "content"}
+    return [*record[:place], parse_event({**wire, **answer}), *record[place + 1 :]]
+
+
+NUMBER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+SECRET = {"type": "object", "properties": {"n": {"type": "string", "minLength": 20, "writeOnly": True}}}
+
+
+@pytest.mark.parametrize("wrong", [{"content": {"n": "7"}}, {"content": {}}, {"content": None}, {}])
+async def test_an_acceptance_in_the_record_fits_its_question(wrong: dict[str, Any]) -> None:
+    results = check(await answered(NUMBER, wrong))
+    assert failures(results) == ["HITL-08"]
+    assert results[0].evidence[-1].is_break
+
+
+@pytest.mark.parametrize(
+    ("schema", "answer", "kind"),
+    [
+        (NUMBER, {"content": {"n": 7}}, "clarification"),
+        (NUMBER, {"action": "decline"}, "clarification"),
+        (NUMBER, {}, "user_approval"),
+        (SECRET, {"content": {"n": "[redacted]"}}, "clarification"),
+        (NUMBER, {"content": {"credential": {"type": "api_key", "value": "[redacted]"}}}, "auth_required"),
+    ],
+)
+async def test_a_refusal_a_bare_yes_and_what_was_redacted_need_not_fit(
+    schema: dict[str, Any], answer: dict[str, Any], kind: str
+) -> None:
+    assert failures(check(await answered(schema, answer, kind))) == []
+
+
+@given(records())
+def test_what_the_contract_allows_breaks_nothing(record: list[Event]) -> None:
+    assert failures(check(record, complete=False)) == []
 
 
 async def test_a_descriptor_that_its_schema_refuses_breaks_the_first_rule(record: list[Event]) -> None:

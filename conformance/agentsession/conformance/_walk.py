@@ -47,6 +47,7 @@ E = TypeVar("E", bound=Event)
 _WORDS: Final = ("", "a", "bc", "😀", "\x00", "\u202e")
 _REASONS: Final = ("completed", "failed", "aborted", "refusal", "max_tokens", "max_time", "x-not-known")
 _MAX_THREADS: Final = 3
+_FORM: Final = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
 
 @dataclasses.dataclass
@@ -61,6 +62,8 @@ class Ask:
     args: dict[str, Any] | None = None
     status: str = "waiting"
     about: str | None = None
+    schema: dict[str, Any] | None = None
+    """Of a question: what an acceptance must hold."""
     confirmed: str | None = None
     """Of a tool with a confirmation: how that was answered, or ``waiting``."""
 
@@ -385,6 +388,7 @@ class Walk:
             thread=self._thread(),
             name=kind,
             about=about.id if about else None,
+            schema=self._one([None, _FORM]) if kind == "clarification" else None,
         )
         self._emit(
             ElicitationRequest,
@@ -392,6 +396,7 @@ class Walk:
             kind=kind,
             message="May I?",
             tool_request_id=ask.about,
+            requested_schema=ask.schema,
             thread_id=ask.thread,
         )
         self.asks[ask.id] = ask
@@ -441,7 +446,11 @@ class Walk:
         self._resolve_question(ask, self._one(["accept", "decline", "cancel", "x-not-known"]))
 
     def _resolve_question(self, ask: Ask, action: str) -> None:
-        content = {"content": {"confirmed": True}} if action == "accept" and self._one([True, False]) else {}
+        content: dict[str, Any] = {}
+        if action == "accept" and ask.schema is not None:
+            content = {"content": {"n": 7}}
+        elif action == "accept" and self._one([True, False]):
+            content = {"content": {"confirmed": True}}
         self._emit(
             ElicitationResponse,
             request_id=ask.id,

@@ -1,7 +1,7 @@
 """The checks that a record alone can decide: pure, the same for the suite, the command, CI and a record from anywhere.
 
 Not for: what only a live session shows (``scenarios``). Rules carried: every rule that is checked by the machine, the
-wire rules, SEC-01. May import: ``agentsession.protocol``.
+wire rules, SEC-01. May import: ``agentsession.protocol``, ``hosting``, ``results``.
 
 The record is walked with the contract's own state machine up to its first break. Behind a break nothing can be said
 for sure, so one break is one failure: the rules that the record has shown to hold until then have passed, the broken
@@ -20,16 +20,21 @@ from typing import Any, Final
 import jsonschema
 import jsonschema.exceptions
 
+from agentsession.conformance.hosting import CONFIRMATIONS
 from agentsession.conformance.results import Evidence, Result, Status
 from agentsession.protocol import (
     RULES,
     AgentDescriptor,
+    ElicitationRequest,
+    ElicitationResponse,
     Error,
     Event,
     ProtocolViolation,
     SchemaError,
     SessionMachine,
+    check_schema,
     descriptor_schema,
+    marks_secret,
     parse_event,
 )
 
@@ -74,6 +79,7 @@ def check(
     machine = SessionMachine(blame="peer", host_kinds=host_kinds)
     seen: list[Event] = []
     touched: set[str] = set()
+    questions: dict[str, ElicitationRequest] = {}
     try:
         for number, line in enumerate(record, start=1):
             with warnings.catch_warnings():  # what pydantic warns of in a malformed event is said better below
@@ -82,6 +88,7 @@ def check(
                 _check_round_trip(event, wire)
             _check_secrets(event, wire, secrets, seen)
             _feed(machine, event, seen)
+            _check_content(event, questions, seen)
             _check_confession(event, seen)
             seen.append(event)
             touched |= _touched(event)
@@ -154,6 +161,28 @@ def _check_confession(event: Event, seen: Sequence[Event]) -> None:
     if isinstance(event, Error) and event.fatal and event.code is not None and event.code in RULES:
         raise Break(
             event.code, f"the executor was stopped as it broke the rule: {event.message}", evidence_of(seen, event)
+        )
+
+
+def _check_content(event: Event, questions: dict[str, ElicitationRequest], seen: Sequence[Event]) -> None:
+    """What a person accepted fits the schema of the question; ``questions`` are those that are open."""
+    if isinstance(event, ElicitationRequest):
+        questions[event.request_id] = event
+    if not isinstance(event, ElicitationResponse):
+        return
+    asked = questions.pop(event.request_id, None)
+    if asked is None or event.action != "accept" or asked.requested_schema is None:
+        return
+    if asked.kind == "auth_required" or marks_secret(asked.requested_schema):
+        return  # what stands in the record is not what was answered
+    if asked.kind in CONFIRMATIONS and "content" not in event.model_fields_set:
+        return  # a bare yes is a whole answer
+    wrong = check_schema(asked.requested_schema, event.content)
+    if wrong is not None:
+        raise Break(
+            "HITL-08",
+            f"the record holds an acceptance that the question's schema refuses: {wrong}",
+            evidence_of(seen, event),
         )
 
 

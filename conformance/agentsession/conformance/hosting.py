@@ -21,7 +21,15 @@ from agentsession.protocol import (
     result,
 )
 
-__all__ = ["CREDENTIAL", "PLAIN_ANSWER", "content_for", "edited_args", "result_data", "standard_answer"]
+__all__ = [
+    "CONFIRMATIONS",
+    "CREDENTIAL",
+    "PLAIN_ANSWER",
+    "content_for",
+    "edited_args",
+    "result_data",
+    "standard_answer",
+]
 
 PLAIN_ANSWER: Final = {"answer": "blue"}
 """What a question without a schema is answered with."""
@@ -29,7 +37,9 @@ PLAIN_ANSWER: Final = {"answer": "blue"}
 CREDENTIAL: Final = {"credential": {"type": "api_key", "value": "sk-of-the-suite-51d0"}}
 """What a question for a credential is answered with."""
 
-_CONFIRMATIONS: Final = ("tool_confirmation", "user_approval")
+CONFIRMATIONS: Final = ("tool_confirmation", "user_approval")
+"""Kinds of question that a bare yes answers."""
+
 _EXAMPLES: Final[Mapping[str, Any]] = {"integer": 7, "number": 1.5, "string": "seven", "boolean": True}
 
 
@@ -67,7 +77,7 @@ def result_data(name: str, args: Mapping[str, Any]) -> dict[str, Any]:
 
 def content_for(kind: str, schema: Mapping[str, Any] | None) -> Any:
     """What an acceptance carries: for each property of the schema an example of its type."""
-    if kind in _CONFIRMATIONS:
+    if kind in CONFIRMATIONS:
         return None
     if kind == "auth_required":
         return CREDENTIAL

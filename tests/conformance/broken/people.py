@@ -263,6 +263,20 @@ def _asked(session: Session, answer: Answer) -> object:
     return next((one for one in session.inner.pending if one.request_id == answer.request_id), None)
 
 
+@broken("HITL-08")
+class KeepsAFormAsText(Broken):
+    """What a person filled in is kept as the text that was typed, whatever the schema says."""
+
+    def edit(self, session: Session, event: Event) -> Iterable[Event]:
+        if isinstance(event, ElicitationRequest) and event.requested_schema is not None:
+            session.memory[event.request_id] = event
+        is_form = isinstance(event, ElicitationResponse) and event.request_id in session.memory
+        content = getattr(event, "content", None)
+        if is_form and isinstance(content, dict):
+            event = event.model_copy(update={"content": {name: str(value) for name, value in content.items()}})
+        yield event
+
+
 @broken("HITL-09")
 class KeepsWhatComesWithANo(Broken):
     """What a person had filled in before declining is kept with the refusal."""
