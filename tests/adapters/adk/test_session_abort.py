@@ -16,7 +16,7 @@ from typing import Any
 
 import anyio
 import pytest
-from google.adk.agents import LlmAgent, ParallelAgent
+from google.adk.agents import LlmAgent, LoopAgent, ParallelAgent, SequentialAgent
 from google.adk.apps.app import App
 from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
@@ -32,6 +32,8 @@ from agentsession.adapters.adk import AdkExecutor, ScriptedLlm, call, calls, hol
 from agentsession.adapters.base import BaseSession
 from agentsession.protocol import (
     AbortTimeout,
+    AgentEnd,
+    AgentStart,
     ElicitationRequest,
     ElicitationResponse,
     Error,
@@ -267,6 +269,27 @@ async def test_an_abort_while_one_branch_waits_and_another_is_in_its_model_call(
         assert desk.responses() == {"look": "cancelled"}
         assert await at_baseline(before) == set()
         await check_next_turn(desk, Planted(None, left, right))
+
+
+@pytest.mark.rule("LIFE-16")
+async def test_agents_that_an_abort_cuts_off_have_not_completed_and_no_other_begins() -> None:
+    """ADK's pipelines enter the agents that are left also after an abort; none of them does anything."""
+    first, last = agent(say("done"), name="first"), agent(say("never"), name="last")
+    branches = [agent(call("look", id=name), name=name) for name in ("left", "right")]
+    loop = pipeline(LoopAgent, agent(say("never"), name="again"), name="loop", max_iterations=2)
+    root = pipeline(SequentialAgent, first, pipeline(ParallelAgent, *branches, name="both"), loop, last, name="root")
+    events: list[Event] = []
+    async with driven(root, tools=[host_tool("look")]) as desk:
+        async with desk.session.stream("go") as stream:
+            async for event in stream:
+                events.append(event)
+                if len(desk.session.pending) == 2 and desk.session.state == "running":
+                    await abort(desk)
+        check_turn(desk.session)
+        ends = {event.agent_id: event.reason for event in events if isinstance(event, AgentEnd)}
+        assert ends.pop("first") == "completed"
+        assert ends == dict.fromkeys(["left", "right", "both", "root"], "aborted")
+        assert [event.agent_id for event in events if isinstance(event, AgentStart)][2:] == ["both", "left", "right"]
 
 
 async def test_an_abort_that_a_synchronous_tool_lets_in_when_it_returns() -> None:

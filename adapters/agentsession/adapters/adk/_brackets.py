@@ -55,6 +55,16 @@ class Brackets:
         self._openers: dict[str, Span] = {}
         """By thread: what its first agent was started in."""
         self._failed: set[tuple[str | None, str]] = set()
+        self._are_cut = False
+
+    def cut(self) -> None:
+        """The host ends the turn: who is at work now has not completed, and nobody begins any more.
+
+        ADK's pipelines go on over an abort: they enter every agent that is left, none of which does anything. The base
+        class closes what is open, with the reason of the stream's end.
+        """
+        self.sweep(None)
+        self._are_cut = True
 
     def see_actions(self, event: AdkEvent, above: str | None = None) -> None:
         """What an event says of how its agent ends: it hands over, or leaves the loop around it.
@@ -72,6 +82,8 @@ class Brackets:
 
     def end_escalated(self) -> None:
         """The run is done: an agent that escalated says so in its end, which would come with the stream's."""
+        if self._are_cut:
+            return
         for thread, agent in sorted(self._live.state.escalated, key=lambda at: _depth(at[0]), reverse=True):
             if self._stack(thread)[-1:] == [agent]:
                 self._close(thread)
@@ -82,7 +94,7 @@ class Brackets:
 
     def begin_graph(self, name: str) -> None:
         """A run of a graph begins, of which ADK tells no agent: the graph is at work on the main thread."""
-        if not self._stack(None):
+        if not self._stack(None) and not self._are_cut:
             self._live.ctx.emit_nowait(AgentStart(agent_id=name))
 
     async def begin(self, agent: BaseAgent, context: CallbackContext) -> None:
@@ -93,6 +105,8 @@ class Brackets:
         around = self._around()
         span = live.spans.open("agent", agent_key(context), thread, inherit=False)
         await live.attached()
+        if self._are_cut:
+            return
         transfers = live.state.transfers
         # The one that hands over may begin once more before: its run ended on a call beside, and is entered again.
         source, target = transfers.get(thread, ("", ""))
@@ -139,6 +153,8 @@ class Brackets:
 
     def sweep(self, thread: str | None) -> None:
         """Close every agent that is over, on this thread and below it."""
+        if self._are_cut:
+            return
         threads = [name for name in self._live.ctx.open_agents if is_within(name, thread)]
         for name in sorted(threads, key=_depth, reverse=True):
             while self._is_over(name):
@@ -147,7 +163,7 @@ class Brackets:
     def see_agent_open(self, event: Event) -> None:
         """An event on a thread on which ADK announced no agent: its author is at work there."""
         ctx = self._live.ctx
-        if self._stack(event.thread_id):
+        if self._stack(event.thread_id) or self._are_cut:
             return
         parent = self._open_parent(event.thread_id, None)
         if event.thread_id is not None:
@@ -211,6 +227,8 @@ class Brackets:
 
     def _sweep_below(self, span: Span) -> None:
         """Close the agents that were started inside a span whose work is over."""
+        if self._are_cut:
+            return
         threads = [name for name, opener in self._openers.items() if opener.is_below(span)]
         for name in sorted(threads, key=_depth, reverse=True):
             while self._stack(name):

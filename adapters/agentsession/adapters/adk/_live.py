@@ -408,7 +408,7 @@ class LiveRun:
         try:
             if self.ctx.is_attached:
                 self.tools.flush()
-                self.brackets.sweep(None)
+                self.brackets.cut()
         finally:
             self.abort_signal.set()
         return _GRACE_S
