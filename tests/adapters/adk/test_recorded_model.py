@@ -417,3 +417,4 @@ async def test_a_replay_that_differs_ends_the_turn_with_an_error_that_names_it()
     (error,) = turn.of("error")
     assert error.code == "recording-differs"
     assert "call 2" in error.message
+    assert "first at /contents/2/parts/0/functionResponse/response" in error.message

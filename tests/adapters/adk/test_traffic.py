@@ -203,6 +203,12 @@ def test_broken_traffic_is_one_error_that_names_the_place(data: bytes, kind: str
     assert (caught.value.id, caught.value.where) == (kind, place)
 
 
+def test_an_object_that_is_no_call_is_told_by_its_keys_also_without_any() -> None:
+    with pytest.raises(SchemaError) as caught:
+        read_recording("{}")
+    assert caught.value.got == "an object with no keys"
+
+
 # -- answering from it ------------------------------------------------------------------------------------------------
 
 

@@ -165,7 +165,8 @@ class Playback:
         pointer, recorded, asked = _first_difference(_asked(meant.request or {}), _asked(request))
         number = self.recording.exchanges.index(meant) + 1
         raise RecordingDiffers(
-            f"the model is asked something else than what was recorded as call {number}",
+            # The place is in the text as well: an error event has no other field for it.
+            f"the model is asked something else than what was recorded as call {number}, first at {pointer}",
             pointer=pointer,
             where=f"{meant.where or self.recording.name} at {pointer}",
             got=_shown(asked),

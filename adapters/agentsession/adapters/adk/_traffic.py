@@ -104,8 +104,9 @@ def _of_json(raw: bytes, name: str, left_out: list[str]) -> Iterator[ModelExchan
             chunks = answer if is_list(answer) else [answer]
             yield ModelExchange(_checked(chunks, f"{where} /response"), stream=stream, where=where)
         else:
-            keys = f"an object with {', '.join(sorted(value)[:5])}" if is_object(value) else type(value).__name__
-            raise _refused(where, f"{where} is no model call", keys)
+            names = ", ".join(sorted(value)[:5]) or "no keys" if is_object(value) else ""
+            got = f"an object with {names}" if names else type(value).__name__
+            raise _refused(where, f"{where} is no model call", got)
 
 
 def _own(value: Mapping[str, Any], where: str) -> ModelExchange:
