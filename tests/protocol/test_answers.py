@@ -14,6 +14,7 @@ from agentsession.protocol import (
     Answer,
     ElicitationAnswer,
     Event,
+    InvalidInput,
     MessageInput,
     Receipt,
     StreamInput,
@@ -23,6 +24,7 @@ from agentsession.protocol import (
     ToolResult,
     accept,
     args_digest,
+    as_answers,
     cancel,
     check_schema,
     contradicts_yes,
@@ -319,3 +321,10 @@ def test_answers_are_short_to_make() -> None:
     assert accept("q-1", {"a": 1}).content == {"a": 1}
     assert decline("q-1").to_wire() == {"requestId": "q-1", "kind": "elicitation_response", "action": "decline"}
     assert result("r-1", {"n": 1}, is_error=True).is_error
+
+
+@pytest.mark.parametrize(("given", "fix"), [([[grant("r1")]], "respond(*answers)"), ([1], "make one with result()")])
+def test_what_is_no_answer_is_refused_with_what_to_do_about_it(given: Any, fix: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        as_answers(given)
+    assert fix in (refused.value.fix or "")

@@ -168,11 +168,14 @@ def as_answers(given: Answer | Iterable[Answer]) -> list[Answer]:
     answers: list[Any] = list(given) if several else [given]
     for answer in answers:
         if not isinstance(answer, _ANSWER_CLASSES):
+            nested = isinstance(answer, (list, tuple))
             raise InvalidInput(
                 f"a value of type {type(answer).__name__} is no answer",
                 got=type(answer).__name__,
                 expected="one of " + ", ".join(kind.__name__ for kind in _ANSWER_CLASSES),
-                fix="make one with result(), grant(), deny(), accept(), decline() or cancel()",
+                fix="take the answers out of the list, as in respond(*answers)"
+                if nested
+                else "make one with result(), grant(), deny(), accept(), decline() or cancel()",
             )
     return answers
 

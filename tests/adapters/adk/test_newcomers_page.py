@@ -1,4 +1,4 @@
-"""docs/tutorial/put-your-adk-agent-under-host-control.md: each file runs, each command too, and prints what it says."""
+"""Pages for newcomers to the adapter: each file that they show runs, each command too, and prints what they say."""
 
 from __future__ import annotations
 
@@ -24,3 +24,9 @@ def test_what_the_page_shows_runs_and_prints_what_it_says(shown: Shown, tmp_path
     printed = shown.run(tmp_path)
     if shown.prints is not None:
         assert printed == shown.prints
+
+
+def test_each_kind_of_question_is_answered_as_the_page_says(tmp_path: Path) -> None:
+    (shown,) = read_page("docs/how-to/answer-questions.md")
+    shown.save(tmp_path)
+    assert shown.run(tmp_path) == shown.prints
