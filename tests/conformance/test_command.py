@@ -88,6 +88,22 @@ def test_a_rule_that_there_is_not_is_exit_code_2(capsys: pytest.CaptureFixture[s
     assert conform(capsys, HARNESS, rule=["LIFE-99"])[0] == 2
 
 
+@pytest.mark.parametrize("options", [{"level": "gold"}, {"level": "core", "rule": ["LIFE-05"]}])
+def test_a_level_that_there_is_not_or_of_one_rule_is_exit_code_2(
+    capsys: pytest.CaptureFixture[str], options: dict[str, object]
+) -> None:
+    assert conform(capsys, HARNESS, **options)[0] == 2
+
+
+def test_a_level_that_is_not_reached_is_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
+    reduced = "tests.conformance.harnesses.scripted:forgetful"
+    code, out, _ = conform(capsys, reduced, level="durable", as_json=True)
+    made = json.loads(out)
+    assert (code, made["exitCode"], made["wanted"], made["reached"]) == (1, 1, "durable", "interactive")
+    assert {result["status"] for result in made["results"]} == {"pass", "n/a"}
+    assert conform(capsys, reduced, level="interactive")[0] == 0
+
+
 def test_the_installed_command_finds_it() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "agentsession.host.cli", "conform", HARNESS, "-k", "LIFE-05"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from html.parser import HTMLParser
@@ -102,6 +103,15 @@ def test_junit_has_a_case_for_each_rule_and_tells_failures_from_skips(report: Re
     assert kinds["CTL-02"] == []
     suites = [{key: int(str(suite.get(key))) for key in ("tests", "failures", "skipped")} for suite in root]
     assert sum(suite["failures"] for suite in suites) == 3
+
+
+def test_a_level_that_is_missed_is_told_in_every_report_for_people_and_ci() -> None:
+    missed = dataclasses.replace(report_of({"PER-05": Status.EXPECTED_FAIL}), wanted="full")
+    said = "level full was asked for, and is not reached: durable is"
+    assert f"FAIL {said}" in list(lines(missed))
+    assert said in html(missed)
+    assert [case.get("message") for case in ET.fromstring(junit(missed)).iter("failure")] == [said]
+    assert "level" not in "\n".join(lines(report_of({})))
 
 
 class _Page(HTMLParser):

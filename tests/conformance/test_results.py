@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from tests.conformance.reports import report_of
 
 from agentsession.conformance.results import Report, Status
-from agentsession.protocol import RULES
+from agentsession.protocol import RULES, Level
 
 
 def test_the_headline_counts_what_applies() -> None:
@@ -30,6 +32,26 @@ def test_the_headline_counts_what_applies() -> None:
 )
 def test_the_exit_code_tells_a_failure_from_a_broken_harness(status: Status, code: int) -> None:
     assert report_of({"CTL-01": status}).exit_code == code
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "wanted", "code"),
+    [
+        ({}, "full", 0),
+        ({"PER-05": Status.EXPECTED_FAIL}, "full", 1),
+        ({"PER-05": Status.EXPECTED_FAIL}, "durable", 0),
+        ({"CTL-01": Status.EXPECTED_FAIL}, "durable", 1),
+        ({"CTL-01": Status.NOT_APPLICABLE}, "durable", 0),
+        ({"PER-05": Status.NOT_APPLICABLE, "PER-06": Status.NOT_APPLICABLE}, "full", 1),
+        ({"PER-05": Status.NOT_APPLICABLE, "PER-06": Status.NOT_APPLICABLE}, "durable", 0),
+        ({"PER-05": Status.FAIL}, "core", 1),
+        ({"PER-05": Status.HARNESS_ERROR}, "full", 6),
+    ],
+)
+def test_a_level_that_was_asked_for_must_be_declared_and_hold_without_excuse(
+    verdicts: dict[str, Status], wanted: Level, code: int
+) -> None:
+    assert dataclasses.replace(report_of(verdicts), wanted=wanted).exit_code == code
 
 
 def test_a_run_that_tried_nothing_is_no_pass() -> None:

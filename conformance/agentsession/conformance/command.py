@@ -4,7 +4,8 @@ Registered as the entry point ``agentsession.commands: conform``; must not impor
 (``runner.py``) or how they look (``report``). May import: typer, which is there when the command is, protocol, and when
 it runs the modules beside it.
 
-Exit codes: 0; 1 when a rule fails, passes unexpectedly or was not run; 2 for a wrong call; 6 when the harness broke.
+Exit codes: 0; 1 when a rule fails, passes unexpectedly or was not run, or the level is not reached; 2 for a wrong call;
+6 when the harness broke.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, get_args
 
 import typer
 
-from agentsession.protocol import RULES, AgentSessionError, ConfigurationError
+from agentsession.protocol import RULES, AgentSessionError, ConfigurationError, Level
 
 if TYPE_CHECKING:
     from agentsession.conformance.harness import Harness
@@ -42,6 +43,10 @@ def command(
     expected: Annotated[
         str | None, typer.Option(metavar="FILE", help="TOML: rules that are known to fail, each with the reason.")
     ] = None,
+    level: Annotated[
+        str | None,
+        typer.Option(metavar="LEVEL", help=f"Fail unless this level is reached: {', '.join(get_args(Level))}."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The report as JSON on stdout.")] = False,
     html: Annotated[str | None, typer.Option(metavar="FILE", help="Write the report as one HTML page.")] = None,
     junit: Annotated[str | None, typer.Option(metavar="FILE", help="Write the report as JUnit XML.")] = None,
@@ -50,10 +55,11 @@ def command(
 ) -> None:
     """Prove an executor against every rule of the contract.
 
-    Exit code 0: all holds. 1: a rule fails, passes unexpectedly or was not run. 6: the harness broke.
+    Exit code 0: all holds. 1: a rule fails, passes unexpectedly or was not run, or --level is not reached.
+    6: the harness broke.
     """
     try:
-        code = _conform(target, stdio, rule or [], seed, expected, as_json, html, junit, badge, verbose)
+        code = _conform(target, stdio, rule or [], seed, expected, level, as_json, html, junit, badge, verbose)
     except AgentSessionError as error:
         sys.stderr.write(f"{error}\n")
         raise SystemExit(_USAGE) from None
@@ -66,6 +72,7 @@ def _conform(
     rules: list[str],
     seed: int,
     expected: str | None,
+    level: str | None,
     as_json: bool,
     html: str | None,
     junit: str | None,
@@ -80,10 +87,11 @@ def _conform(
     strange = [rule for rule in rules if rule not in RULES]
     if strange:
         raise ConfigurationError(f"there is no rule {strange[0]!r}", fix="agentsession rules", id="usage")
+    wanted = _level(level, rules)
     harness = _harness(target, stdio)
     known = load_expected(Path(expected)) if expected is not None else None
     name = target or harness.name
-    report = anyio.run(lambda: run(harness, target=name, rules=rules or None, seed=seed, expected=known))
+    report = anyio.run(lambda: run(harness, target=name, rules=rules or None, seed=seed, expected=known, level=wanted))
     again = _again(target if stdio is None else f"--stdio {shlex.quote(stdio)}", seed)
     _write_files(report, again, html=html, junit=junit, badge=badge)
     if as_json:
@@ -95,6 +103,18 @@ def _conform(
 
         sys.stdout.write("\n".join(lines(report, again=again, verbose=verbose)) + "\n")
     return report.exit_code
+
+
+def _level(given: str | None, rules: list[str]) -> Level | None:
+    """The level that must be reached."""
+    found = next((level for level in get_args(Level) if level == given), None)
+    if given is not None and found is None:
+        raise ConfigurationError(
+            f"there is no level {given!r}", expected=f"one of {', '.join(get_args(Level))}", id="usage"
+        )
+    if found is not None and rules:
+        raise ConfigurationError("a level is reached by all its rules", fix="leave -k out, or --level", id="usage")
+    return found
 
 
 def _harness(target: str, stdio: str | None) -> Harness:

@@ -94,6 +94,11 @@ class LevelScore:
     def is_good(self) -> bool:
         return all(result.status.is_good for result in self.results)
 
+    @property
+    def holds(self) -> bool:
+        """Whether every rule of it that applies holds, none being excused."""
+        return all(result.status in (Status.PASS, Status.NOT_APPLICABLE) for result in self.results)
+
     def __str__(self) -> str:
         return f"{self.level.capitalize()} {self.passed}/{self.applicable}"
 
@@ -111,6 +116,8 @@ class Report:
     seconds: float
     version: str
     """Of the contract."""
+    wanted: Level | None = None
+    """The level that the executor must reach, where one was asked for."""
 
     def scores(self) -> list[LevelScore]:
         """Every level, also those of which nothing applies."""
@@ -127,20 +134,36 @@ class Report:
         """The highest level all of whose rules, and those of the levels before, hold."""
         found: Level | None = None
         for score in self.scores():
-            if any(result.status not in (Status.PASS, Status.NOT_APPLICABLE) for result in score.results):
+            if not score.holds:
                 break
             if score.is_declared:
                 found = score.level
         return found
 
+    def reaches(self, level: Level) -> bool:
+        """Whether the executor declares something that the level is about, and all its rules hold, as do those of the
+        levels before. A rule that is expected to fail does not hold."""
+        scores = self.scores()[: LEVELS.index(level) + 1]
+        return scores[-1].is_declared and all(score.holds for score in scores)
+
+    @property
+    def misses(self) -> str | None:
+        """What to say where the level that was asked for is not reached; ``None``: it is, or none was."""
+        if self.wanted is None or self.reaches(self.wanted):
+            return None
+        if not self.scores()[LEVELS.index(self.wanted)].is_declared:
+            return f"level {self.wanted} was asked for, and the executor declares nothing that it is about"
+        return f"level {self.wanted} was asked for, and is not reached: {self.reached or 'no level'} is"
+
     @property
     def exit_code(self) -> int:
-        """0: all is well. 1: something fails, passes unexpectedly or was not run. 6: the harness broke, nothing ran."""
+        """0: all is well. 1: something fails, passes unexpectedly or was not run, or the level is not reached that was
+        asked for. 6: the harness broke, or nothing ran."""
         statuses = [result.status for result in self.results]
         ran = any(status not in (Status.NOT_APPLICABLE, Status.NOT_RUN, Status.HARNESS_ERROR) for status in statuses)
         if Status.HARNESS_ERROR in statuses or not ran:
             return 6
-        return 0 if all(status.is_good for status in statuses) else 1
+        return 0 if all(status.is_good for status in statuses) and self.misses is None else 1
 
     def of(self, *statuses: Status) -> list[Result]:
         """The results with one of these verdicts."""

@@ -31,6 +31,7 @@ from agentsession.protocol import (
     PROTOCOL_VERSION,
     AgentDescriptor,
     AgentSessionError,
+    Level,
     ProtocolViolation,
     Rule,
     SessionClosed,
@@ -144,6 +145,7 @@ async def run(
     rules: Collection[str] | None = None,
     seed: int = 0,
     expected: Mapping[str, str] | None = None,
+    level: Level | None = None,
     heard: Callable[[Scenario, list[Result]], None] | None = None,
 ) -> Report:
     """Run the suite.
@@ -154,6 +156,7 @@ async def run(
         rules: Ids of the rules that are wanted; ``None``: all.
         seed: Of the order of the scenarios.
         expected: Rule ids that are known to fail, with the reason for each.
+        level: What the executor must reach for the report to be good; makes sense only with all rules.
         heard: Told of each scenario as it ends.
     """
     began = time.monotonic()
@@ -164,7 +167,7 @@ async def run(
         descriptor = await describe(harness)
     except HarnessBroke as error:
         broke = [Result(rule.id, Status.HARNESS_ERROR, str(error)) for rule in wanted]
-        return _report(harness, target, None, broke, seed, began)
+        return _report(harness, target, None, broke, seed, began, level)
     declared = frozenset(descriptor.capabilities)
     found: list[Result] = []
     for chosen in scenarios:
@@ -175,7 +178,8 @@ async def run(
                 heard(chosen, results)
     probed = {name: await probe(name, harness) for name in _probed(wanted, declared)}
     verdicts = [_verdict(rule, found, declared, probed) for rule in wanted]
-    return _report(harness, target, descriptor, [_against(expected or {}, each) for each in verdicts], seed, began)
+    results = [_against(expected or {}, each) for each in verdicts]
+    return _report(harness, target, descriptor, results, seed, began, level)
 
 
 def _report(
@@ -185,9 +189,10 @@ def _report(
     results: Iterable[Result],
     seed: int,
     began: float,
+    level: Level | None,
 ) -> Report:
     name = target or harness.name or type(harness).__name__
-    return Report(name, descriptor, tuple(results), seed, time.monotonic() - began, PROTOCOL_VERSION)
+    return Report(name, descriptor, tuple(results), seed, time.monotonic() - began, PROTOCOL_VERSION, level)
 
 
 def _probed(wanted: Iterable[Rule], declared: frozenset[str]) -> set[str]:

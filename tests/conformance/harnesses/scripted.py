@@ -24,19 +24,27 @@ from agentsession.protocol import (
     ToolResult,
 )
 
-__all__ = ["ScriptedHarness", "Streamed", "harness", "reentered"]
+__all__ = ["ScriptedHarness", "Streamed", "forgetful", "harness", "reentered"]
 
 
 class ScriptedHarness(Harness):
     """Plays every step."""
 
-    def __init__(self, *, reenter: bool = False) -> None:
+    def __init__(self, *, reenter: bool = False, capabilities: Sequence[str] | None = None) -> None:
+        """``capabilities``: what is declared; all that there is when left out."""
         self.name = "scripted, re-entered" if reenter else "scripted"
         self._reenter = reenter
+        self._capabilities = capabilities
 
     def executor(self, play: Play) -> AgentExecutor:
         turns = [[self.step(play, step) for step in turn] for turn in play.script.turns]
-        return ScriptedExecutor(turns, own_tools=play.script.own_tools(), reenter=self._reenter, store=play.store)
+        return ScriptedExecutor(
+            turns,
+            own_tools=play.script.own_tools(),
+            capabilities=self._capabilities,
+            reenter=self._reenter,
+            store=play.store,
+        )
 
     def step(self, play: Play, step: script.Step) -> scripted.Step:
         """A step of the suite as one of the scripted executor."""
@@ -187,3 +195,4 @@ def _told(
 
 harness = ScriptedHarness()
 reentered = ScriptedHarness(reenter=True)
+forgetful = ScriptedHarness(capabilities=("streaming", "host_tool_execution", "elicitation", "abort"))

@@ -73,6 +73,8 @@ class ReportDocument(_Data):
     headline: str
     reached: str | None
     """The highest level that holds, with all below."""
+    wanted: str | None
+    """The level that had to be reached, where one was asked for."""
     levels: list[LevelDocument]
     descriptor: dict[str, Any] | None
     results: list[ResultDocument]
@@ -89,6 +91,7 @@ def document(report: Report) -> ReportDocument:
         exit_code=report.exit_code,
         headline=report.headline(),
         reached=report.reached,
+        wanted=report.wanted,
         levels=[
             LevelDocument(level=score.level, passed=score.passed, applicable=score.applicable, good=score.is_good)
             for score in report.scores()

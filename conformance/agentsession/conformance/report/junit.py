@@ -11,6 +11,7 @@ from typing import Final
 from xml.etree import ElementTree as ET
 
 from agentsession.conformance.results import LevelScore, Report, Result, Status
+from agentsession.protocol import Level
 
 __all__ = ["junit"]
 
@@ -22,6 +23,8 @@ def junit(report: Report) -> str:
     root = ET.Element("testsuites", name=_clean(f"agentsession conform {report.target}"), time=f"{report.seconds:.3f}")
     for score in report.scores():
         _suite(root, score)
+    if report.wanted is not None:
+        _wanted(root, report.wanted, report.misses)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
 
 
@@ -39,6 +42,14 @@ def _suite(root: ET.Element, score: LevelScore) -> None:
     )
     for result in score.results:
         _case(suite, score.level, result)
+
+
+def _wanted(root: ET.Element, level: Level, misses: str | None) -> None:
+    failures = "0" if misses is None else "1"
+    suite = ET.SubElement(root, "testsuite", name="level", tests="1", failures=failures, errors="0", skipped="0")
+    case = ET.SubElement(suite, "testcase", classname="level", name=f"the executor reaches {level}")
+    if misses is not None:
+        ET.SubElement(case, "failure", message=misses)
 
 
 def _case(suite: ET.Element, level: str, result: Result) -> None:

@@ -42,6 +42,8 @@ def lines(report: Report, *, again: str | None = None, verbose: bool = False) ->
     if verbose:
         yield ""
         yield from _all(report.results)
+    if report.misses is not None:
+        yield from ("", f"FAIL {report.misses}")
     yield ""
     yield report.headline() or "nothing ran"
 
