@@ -10,6 +10,7 @@ import sys
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -119,6 +120,40 @@ async def test_an_append_that_cannot_be_is_refused_as_a_whole(store: RecordStore
             await store.append(KEY, wrong, reserved_seq=9)
     assert [event.seq for event in await store.read(KEY)] == [1]
     assert (await store.info(KEY)).reserved_seq == 1
+
+
+@pytest.mark.rule("ORD-01")
+@pytest.mark.parametrize("wrong", [[4], [5], [5, 6], [2]])
+async def test_a_later_append_whose_seq_does_not_rise_is_refused(store: RecordStore, wrong: list[int]) -> None:
+    await store.create(KEY)
+    await store.append(KEY, [message(1)], reserved_seq=100)
+    await store.append(KEY, [message(5)], reserved_seq=100)
+    with pytest.raises(InvalidInput, match="cannot follow #5"):
+        await store.append(KEY, [message(seq) for seq in wrong], reserved_seq=100)
+    assert [event.seq for event in await store.read(KEY)] == [1, 5]
+
+
+async def test_an_event_id_that_is_in_the_record_is_refused_and_nothing_of_the_append_is_stored(
+    sqlite: SqliteRecordStore,
+) -> None:
+    await sqlite.create(KEY)
+    await sqlite.append(KEY, [message(1)], reserved_seq=100)
+    again = message(3).model_copy(update={"id": message(1).id})
+    with pytest.raises(InvalidInput, match="is in the record already"):
+        await sqlite.append(KEY, [message(2), again], reserved_seq=100)
+    assert [event.seq for event in await sqlite.read(KEY)] == [1]
+
+
+@pytest.mark.parametrize("count", [1, 8, 9, 300])
+async def test_later_appends_of_any_length_are_stored_whole(store: RecordStore, count: int) -> None:
+    await store.create(KEY)
+    await store.append(KEY, [message(1)], reserved_seq=10)
+    more = [message(seq, "é" * seq) for seq in range(2, 2 + 2 * count)]
+    await store.append(KEY, more[:count], reserved_seq=10)
+    await store.append(KEY, more[count:], reserved_seq=10)
+    assert await store.read(KEY, after=1) == more
+    info = await store.info(KEY)
+    assert (info.last_seq, info.reserved_seq) == (more[-1].seq, max(10, more[-1].seq))
 
 
 async def test_a_record_that_is_not_there_is_not_found(store: RecordStore) -> None:
@@ -271,6 +306,70 @@ def damage(store: SqliteRecordStore, sql: str) -> None:
     connection.close()
 
 
+async def test_a_small_append_is_one_statement(sqlite: SqliteRecordStore) -> None:
+    await sqlite.create(KEY)
+    await sqlite.append(KEY, [message(1)], reserved_seq=100)
+    statements: list[str] = []
+    with sqlite._engine.connect() as connection:
+        raw: Any = connection.connection.dbapi_connection
+        raw.set_trace_callback(statements.append)
+    await sqlite.append(KEY, [message(2), message(3)], reserved_seq=100)
+    assert [statement.split()[0] for statement in statements] == ["INSERT"]
+    assert [event.seq for event in await sqlite.read(KEY)] == [1, 2, 3]
+
+
+async def test_an_append_to_a_record_that_another_process_deleted_is_not_found(sqlite: SqliteRecordStore) -> None:
+    await sqlite.create(KEY)
+    await sqlite.append(KEY, [message(1)], reserved_seq=100)
+    async with SqliteRecordStore(sqlite.path) as other:
+        await other.delete(KEY)
+        with pytest.raises(SessionNotFound):
+            await sqlite.append(KEY, [message(2)], reserved_seq=100)
+        await other.create(KEY)
+        await sqlite.append(KEY, [message(2)], reserved_seq=100)
+        assert [event.seq for event in await other.read(KEY)] == [2]
+
+
+async def test_an_append_after_anothers_is_held_against_what_the_other_stored(sqlite: SqliteRecordStore) -> None:
+    await sqlite.create(KEY)
+    await sqlite.append(KEY, [message(1)], reserved_seq=100)
+    async with SqliteRecordStore(sqlite.path) as other:
+        await other.append(KEY, [message(7)], reserved_seq=200)
+    with pytest.raises(InvalidInput, match="cannot follow #7"):
+        await sqlite.append(KEY, [message(6)], reserved_seq=100)
+    await sqlite.append(KEY, [message(8)], reserved_seq=100)
+    assert (await sqlite.info(KEY)).reserved_seq == 200
+
+
+async def test_a_file_of_version_1_is_brought_up_to_date(sqlite: SqliteRecordStore) -> None:
+    await sqlite.create(KEY)
+    await sqlite.append(KEY, [message(1), message(2)], reserved_seq=100)
+    await sqlite.aclose()
+    damage(sqlite, "ALTER TABLE agentsession_records ADD COLUMN last_seq BIGINT NOT NULL DEFAULT 0")
+    damage(sqlite, "UPDATE agentsession_records SET last_seq = 2")
+    damage(sqlite, "UPDATE agentsession_meta SET value = '1'")
+    for _ in range(2):
+        async with SqliteRecordStore(sqlite.path) as again:
+            info = await again.info(KEY)
+            assert (info.last_seq, info.reserved_seq) == (2, 100)
+    async with SqliteRecordStore(sqlite.path) as again:
+        await again.append(KEY, [message(3)], reserved_seq=100)
+        await again.create(RecordKey("coder", "ann", "s-2"))
+        assert [item.last_seq for item in await again.list("coder", "ann")] == [0, 3]
+
+
+@pytest.mark.rule("SEC-01")
+async def test_a_later_append_that_fails_is_told_without_what_was_to_be_stored(sqlite: SqliteRecordStore) -> None:
+    await sqlite.create(KEY)
+    await sqlite.append(KEY, [message(1)], reserved_seq=100)
+    damage(sqlite, "ALTER TABLE agentsession_events RENAME COLUMN json TO text")
+    told = message(2, "hunter2-very-secret")
+    with pytest.raises(AgentSessionError) as caught:
+        await sqlite.append(KEY, [told], reserved_seq=100)
+    assert (caught.value.id, caught.value.where) == ("record-store", str(sqlite.path))
+    assert "hunter2" not in "".join(traceback.format_exception(caught.value))
+
+
 @pytest.mark.rule("SEC-01")
 @pytest.mark.parametrize("call", ["append", "read", "info", "list", "delete"])
 async def test_a_database_that_fails_is_an_error_with_the_file_and_without_what_was_to_be_stored(
@@ -294,18 +393,20 @@ async def test_a_database_that_fails_is_an_error_with_the_file_and_without_what_
     assert "hunter2" not in "".join(traceback.format_exception(caught.value))
 
 
-@pytest.mark.parametrize("is_first", [True, False])
-async def test_a_database_that_another_program_holds_is_told_as_that(tmp_path: Path, is_first: bool) -> None:
+@pytest.mark.parametrize("before", ["nothing", "info", "append"])
+async def test_a_database_that_another_program_holds_is_told_as_that(tmp_path: Path, before: str) -> None:
     path = tmp_path / "records.db"
     async with SqliteRecordStore(path, busy_timeout_s=0.0) as store, SqliteRecordStore(path) as other:
         await other.create(KEY)
-        if not is_first:
+        if before == "info":
             await store.info(KEY)
+        if before == "append":
+            await store.append(KEY, [message(1)], reserved_seq=100)
         holder = sqlite3.connect(path)
         holder.execute("BEGIN EXCLUSIVE")
         try:
             with pytest.raises(AgentSessionError) as caught:
-                await store.append(KEY, [message(1)], reserved_seq=1)
+                await store.append(KEY, [message(2)], reserved_seq=2)
         finally:
             holder.rollback()
             holder.close()

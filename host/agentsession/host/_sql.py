@@ -15,7 +15,7 @@ import datetime
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeAlias, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -52,10 +52,12 @@ except ImportError as error:  # the one place that says how to get it
 
 __all__ = ["SCHEMA_VERSION", "SqlRecordStore"]
 
-SCHEMA_VERSION: Final = 1
-"""The version of the tables; a database of another version is refused, not guessed at."""
+SCHEMA_VERSION: Final = 2
+"""The version of the tables. Version 1 is brought up to it; one of another version is refused, not guessed at."""
 
 _T = TypeVar("_T")
+Rows: TypeAlias = builtins.list[dict[str, Any]]
+"""Events as their table has them, without the record's number."""
 _THREADS: Final = 4
 _LAST_SEQ: Final = 2**63 - 1
 """The greatest number that a BIGINT holds."""
@@ -74,7 +76,6 @@ _RECORDS = sa.Table(
     sa.Column("agent", sa.String(256), nullable=False),
     sa.Column("user_id", sa.String(256), nullable=False),
     sa.Column("session_id", sa.String(256), nullable=False),
-    sa.Column("last_seq", sa.BigInteger, nullable=False, default=0),
     sa.Column("reserved_seq", sa.BigInteger, nullable=False, default=0),
     sa.Column("created_at", sa.String(32), nullable=False),
     sa.UniqueConstraint("agent", "user_id", "session_id"),
@@ -101,18 +102,24 @@ _LOCKS = sa.Table(
     sa.Column("since", sa.String(32), nullable=False),
 )
 
+_LAST: Final = (
+    sa.select(sa.func.coalesce(sa.func.max(_EVENTS.c.seq), 0))
+    .where(_EVENTS.c.record == _RECORDS.c.id)
+    .scalar_subquery()
+    .label("last_seq")
+)
+"""The seq of a record's last event, by the primary key: kept nowhere else, so that an append writes it nowhere else."""
+
 # The statements of every append are made once: to build them anew costs more than to run them.
-_FIND: Final = sa.select(_RECORDS).where(
+_FIND: Final = sa.select(_RECORDS, _LAST).where(
     _RECORDS.c.agent == sa.bindparam("agent"),
     _RECORDS.c.user_id == sa.bindparam("user_id"),
     _RECORDS.c.session_id == sa.bindparam("session_id"),
 )
-_FIND_TO_CHANGE: Final = _FIND.with_for_update()
+_FIND_TO_CHANGE: Final = _FIND.with_for_update(of=_RECORDS)
 _ADD_EVENTS: Final = _EVENTS.insert()
-_RAISE_SEQS: Final = (
-    _RECORDS.update()
-    .where(_RECORDS.c.id == sa.bindparam("record"))
-    .values(last_seq=sa.bindparam("last"), reserved_seq=sa.bindparam("reserved"))
+_RAISE_RESERVED: Final = (
+    _RECORDS.update().where(_RECORDS.c.id == sa.bindparam("record")).values(reserved_seq=sa.bindparam("reserved"))
 )
 
 
@@ -144,7 +151,7 @@ class SqlRecordStore:
 
         def work(connection: sa.Connection) -> None:
             row = {"agent": key.agent, "user_id": key.user_id, "session_id": key.session_id, "created_at": _now()}
-            connection.execute(_RECORDS.insert().values(last_seq=0, reserved_seq=0, **row))
+            connection.execute(_RECORDS.insert().values(reserved_seq=0, **row))
 
         try:
             await self._write(work)
@@ -156,26 +163,15 @@ class SqlRecordStore:
 
         Raises :class:`SessionNotFound`, and :class:`InvalidInput` for ephemeral events and a seq that does not rise.
         """
-        rows: builtins.list[dict[str, Any]] = [
-            {"seq": event.seq, "event_id": event.id, "type": event.type, "json": dump_event(event)} for event in events
-        ]
-
-        def work(connection: sa.Connection) -> None:
-            row = self._row(connection, key, lock=True)
-            last = row.last_seq
-            for event in events:
-                if event.seq <= last or is_ephemeral(event):
-                    raise InvalidInput(
-                        f"event #{event.seq} cannot follow #{last} in a stored record", where=key.session_id
-                    )
-                last = event.seq
-            if rows:
-                connection.execute(_ADD_EVENTS, [{"record": row.id, **item} for item in rows])
-            reserved = max(row.reserved_seq, reserved_seq, last)
-            connection.execute(_RAISE_SEQS, {"record": row.id, "last": last, "reserved": reserved})
-
+        rows: Rows = []
+        last = 0
+        for event in events:
+            if event.seq <= last or is_ephemeral(event):
+                raise _cannot_follow(event.seq, last, key)
+            last = event.seq
+            rows.append({"seq": last, "event_id": event.id, "type": event.type, "json": dump_event(event)})
         try:
-            await self._write(work)
+            await self._in_thread(self._append, key, rows, reserved_seq)
         except sqlalchemy.exc.IntegrityError as error:
             raise InvalidInput("an event id or seq is in the record already", where=key.session_id) from error
 
@@ -208,7 +204,7 @@ class SqlRecordStore:
         """The records of one user with one agent, newest first."""
 
         def work(connection: sa.Connection) -> builtins.list[RecordInfo]:
-            query = sa.select(_RECORDS).where(_RECORDS.c.agent == agent, _RECORDS.c.user_id == user_id)
+            query = sa.select(_RECORDS, _LAST).where(_RECORDS.c.agent == agent, _RECORDS.c.user_id == user_id)
             return [
                 RecordInfo(RecordKey(agent, user_id, row.session_id), row.last_seq, row.reserved_seq)
                 for row in connection.execute(query.order_by(_RECORDS.c.id.desc()))
@@ -278,6 +274,22 @@ class SqlRecordStore:
     def _after_delete(self) -> None:
         """After a record was deleted."""
 
+    def _append(self, key: RecordKey, rows: Rows, reserved_seq: int) -> tuple[int, int]:
+        """One append, in this thread; the record's number, and its reserved seq afterwards."""
+
+        def work(connection: sa.Connection) -> tuple[int, int]:
+            row = self._row(connection, key, lock=True)
+            if rows:
+                if rows[0]["seq"] <= row.last_seq:
+                    raise _cannot_follow(rows[0]["seq"], row.last_seq, key)
+                connection.execute(_ADD_EVENTS, [{"record": row.id, **item} for item in rows])
+            reserved: int = max(row.reserved_seq, reserved_seq, rows[-1]["seq"] if rows else 0)
+            if reserved > row.reserved_seq:
+                connection.execute(_RAISE_RESERVED, {"record": row.id, "reserved": reserved})
+            return row.id, reserved
+
+        return self._transact(work, True)
+
     def _describe(self) -> str:
         return self._engine.url.render_as_string(hide_password=True)
 
@@ -298,10 +310,11 @@ class SqlRecordStore:
             error.hide_parameters = True  # its text would hold the events
             if isinstance(error, sqlalchemy.exc.IntegrityError):
                 raise  # the caller's to explain
-            raise self._failed(error) from error
+            raise self._failed(error.orig) from error
 
-    def _failed(self, error: sqlalchemy.exc.DBAPIError) -> AgentSessionError:
-        got = str(error.orig)
+    def _failed(self, error: BaseException | None) -> AgentSessionError:
+        """What to tell of a driver's exception, whose text holds no values."""
+        got = str(error)
         if "locked" in got or "busy" in got:
             fix = "end the other program that writes to it, then go on: what was acknowledged is stored"
         else:
@@ -343,7 +356,7 @@ class SqlRecordStore:
                     self._check_version(connection)
             except sqlalchemy.exc.DBAPIError as error:
                 if "locked" in str(error.orig):
-                    raise self._failed(error) from error
+                    raise self._failed(error.orig) from error
                 raise ConfigurationError(
                     "the record database cannot be used",
                     where=self._describe(),
@@ -356,6 +369,9 @@ class SqlRecordStore:
         found = connection.scalar(sa.select(_META.c.value).where(_META.c.name == "schema_version"))
         if found is None:
             connection.execute(_META.insert().values(name="schema_version", value=str(SCHEMA_VERSION)))
+        elif found == "1":  # it kept the seq of the last event a second time
+            connection.execute(sa.text("ALTER TABLE agentsession_records DROP COLUMN last_seq"))
+            connection.execute(_META.update().where(_META.c.name == "schema_version").values(value=str(SCHEMA_VERSION)))
         elif found != str(SCHEMA_VERSION):
             raise UnsupportedVersion(
                 "the record database has another version",
@@ -386,6 +402,10 @@ class SqlRecordStore:
             where=f"pid {held.pid}" + ("" if here else f" on {held.host}") + f", since {held.since}",
             fix="close it, or fork it" if here else "close it there; if that machine is gone, break the lock",
         )
+
+
+def _cannot_follow(seq: int, last: int, key: RecordKey) -> InvalidInput:
+    return InvalidInput(f"event #{seq} cannot follow #{last} in a stored record", where=key.session_id)
 
 
 def _now() -> str:

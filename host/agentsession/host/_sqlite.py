@@ -6,13 +6,14 @@ May import: sqlalchemy, ``_sql``. The file is made readable by its owner alone; 
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from agentsession.host._sql import SqlRecordStore
-from agentsession.protocol import ConfigurationError
+from agentsession.host._sql import Rows, SqlRecordStore
+from agentsession.protocol import ConfigurationError, RecordKey
 
 import sqlalchemy as sa  # isort: skip  # _sql says how to get it when it is missing
 from sqlalchemy.event import listen  # isort: skip
@@ -20,6 +21,17 @@ from sqlalchemy.event import listen  # isort: skip
 __all__ = ["SqliteRecordStore"]
 
 _BEGIN: Final = "agentsession_begin"
+_SMALL: Final = 8
+"""Up to so many events are appended by one statement."""
+_MOST_KNOWN: Final = 1024
+"""Of so many records the numbers are remembered."""
+_ADD: Final = tuple(
+    f"""INSERT INTO agentsession_events (record, seq, event_id, type, json)
+    SELECT ?, new.* FROM (VALUES {", ".join(["(?, ?, ?, ?)"] * count)}) AS new
+    WHERE ? > (SELECT coalesce(max(seq), 0) FROM agentsession_events WHERE record = ?)"""
+    for count in range(_SMALL + 1)
+)
+"""The statements for one event, two, and so on; they add nothing to a record that is as far already, or is gone."""
 
 
 class SqliteRecordStore(SqlRecordStore):
@@ -43,6 +55,8 @@ class SqliteRecordStore(SqlRecordStore):
         listen(engine, "connect", _on_connect)
         listen(engine, "begin", _on_begin)
         super().__init__(engine)
+        self._known: dict[RecordKey, tuple[int, int]] = {}
+        """Records that were appended to: the number of each, and its reserved seq, which never falls."""
 
     def _transaction(self, *, write: bool) -> AbstractContextManager[sa.Connection]:
         # A write that begins as a read can fail at its first write without waiting; IMMEDIATE waits at the start.
@@ -63,6 +77,33 @@ class SqliteRecordStore(SqlRecordStore):
         with self._engine.connect() as connection:
             raw: Any = connection.connection.dbapi_connection
             raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # the log may still hold what was deleted
+
+    def _append(self, key: RecordKey, rows: Rows, reserved_seq: int) -> tuple[int, int]:
+        # Appends are what a session waits for most, and each statement lets go of the interpreter's lock, which a busy
+        # loop is slow to give back. So an append that changes nothing else is one statement, a transaction of its own.
+        record, reserved = self._known.get(key, (0, 0))
+        if 0 < len(rows) <= _SMALL and max(rows[-1]["seq"], reserved_seq) <= reserved and self._add(record, rows):
+            return record, reserved
+        self._known.pop(key, None)
+        known = super()._append(key, rows, reserved_seq)
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        self._known[key] = known
+        return known
+
+    def _add(self, record: int, rows: Rows) -> bool:
+        """Whether one statement stored the rows; if not, nothing was stored, and the long way tells why."""
+        values = [value for row in rows for value in (row["seq"], row["event_id"], row["type"], row["json"])]
+        connection = self._engine.raw_connection()
+        try:
+            added = connection.cursor().execute(_ADD[len(rows)], [record, *values, rows[0]["seq"], record])
+            return bool(added.rowcount == len(rows))
+        except sqlite3.IntegrityError:
+            return False
+        except sqlite3.Error as error:
+            raise self._failed(error) from error
+        finally:
+            connection.close()
 
     def _describe(self) -> str:
         return str(self.path)
