@@ -139,6 +139,34 @@ class ShiftsTheTimeOfWhatIsReadAgain(Broken):
         yield event
 
 
+@broken("ORD-06")
+class TellsTheSecondReaderSomethingElse(Broken):
+    """Of two who follow a turn the later one is given messages with a note that the record has not."""
+
+    # R97: each reader has a copy of its own, made its own way.
+    def give(self, reader: Reader, event: Event) -> Iterable[Event]:
+        if reader.entered and reader.follow and isinstance(event, Message) and not event.partial:
+            given: set[int] = reader.session.memory.setdefault("given", set())
+            if event.seq in given:
+                event = event.model_copy(update={"meta": {"second": True}})
+            given.add(event.seq)
+        yield event
+
+
+@broken("ORD-06")
+class ChangesWhatItHasGiven(Broken):
+    """The end of a turn is written over, where it stands, when the next turn begins."""
+
+    def edit(self, session: Session, event: Event) -> Iterable[Event]:
+        ended: StreamEnd | None = session.memory.get("ended")
+        if isinstance(event, Message) and event.source == "user" and ended is not None:
+            vars(ended)["data"] = {"next": event.turn_id}
+            ended.__pydantic_fields_set__.add("data")
+        if isinstance(event, StreamEnd):
+            event = session.memory["ended"] = event.model_copy()
+        yield event
+
+
 @broken("ORD-07")
 class BeginsAnewForACursorFromElsewhere(Broken):
     """A cursor that the record has not reached gives the whole record."""
