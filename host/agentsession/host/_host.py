@@ -56,7 +56,8 @@ class Host:
     ``max_parallel_tools``: host tools that run at once in one turn.
     ``expose_tool_errors``: whether the model sees an exception's message, or only its type.
     ``hooks``: asked at the points of each session's life (``agentsession.protocol.LifecycleInterceptor``).
-    ``abort_grace_s``: how long a cancelled :meth:`run_turn` waits for the session's abort.
+    ``abort_grace_s``: how long an abort waits for the session's own, which has a grace time of its own; also that of a
+    cancelled :meth:`run_turn`.
     """
 
     def __init__(

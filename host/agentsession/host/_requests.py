@@ -167,7 +167,9 @@ class Pipeline:
     # --- tools --------------------------------------------------------------------------------------------------
 
     async def _answer_tool(self, request: ToolRequest, problem: str | None) -> Answer | None:
-        args = copy.deepcopy(request.args) if request.args is not None else {}
+        args, problem_with_args = _read(request.args)
+        if problem_with_args is not None:
+            return _refused(request, problem_with_args)
         if request.needs == "grant":
             verdict = await self._decide_tool(request, args, None, problem)
             if not isinstance(verdict, _Allowed):
@@ -329,14 +331,30 @@ class _Allowed:
     edited: dict[str, Any] | None
 
 
-def _edited(args: object, tool: Tool | None) -> tuple[dict[str, Any], str | None]:
-    """A copy of edited arguments, and what is wrong with them. What JSON cannot say could run and never be recorded."""
+def _read(args: object) -> tuple[dict[str, Any], str | None]:
+    """A copy of arguments, and what is wrong with them. None is none; an executor may have checked nothing."""
     try:
-        edited: Any = check_json(args)
+        read: Any = check_json({} if args is None else args)
     except JsonError as error:
         return {}, str(error)
-    if not isinstance(edited, dict):
+    if not isinstance(read, dict):
         return {}, f"the arguments must be an object, not {type(args).__name__}"
+    return read, None
+
+
+def _refused(request: ToolRequest, problem: str) -> Answer:
+    if request.needs != "result":
+        why = f"invalid_arguments: {problem}"
+        return _denial(request, why, Decision(by="host", reason=why))
+    answer: Answer = ToolOutcome.failure("invalid_arguments", problem).answer(request.request_id)
+    return answer
+
+
+def _edited(args: object, tool: Tool | None) -> tuple[dict[str, Any], str | None]:
+    """A copy of edited arguments, and what is wrong with them. What JSON cannot say could run and never be recorded."""
+    edited, problem = _read(args)
+    if problem is not None:
+        return edited, problem
     refused = tool.check(edited) if tool is not None else None
     return edited, refused.data["error"]["message"] if refused is not None else None
 

@@ -28,6 +28,7 @@ from agentsession.host._requests import EndTurn, Pipeline
 from agentsession.host._results import Answered, TurnResult, UsageTotals
 from agentsession.host._settings import Settings, observe
 from agentsession.protocol import (
+    AbortTimeout,
     AgentEnd,
     AgentSession,
     AgentSessionError,
@@ -43,6 +44,7 @@ from agentsession.protocol import (
     ExecutionOptions,
     Message,
     MessageInput,
+    ProtocolViolation,
     Receipt,
     SessionUpdate,
     StreamActive,
@@ -113,6 +115,7 @@ class Turn:
         self._driving = anyio.CancelScope()
         self._abort_started = False
         self._abort_done = anyio.Event()
+        self._is_abort_lost = False
         self._final: StreamEnd | None = None
         self._failure: Exception | None = None
         self._principals = Principals(session)
@@ -172,10 +175,28 @@ class Turn:
         try:
             with anyio.move_on_after(self._settings.abort_grace_s):
                 await self._tell_stopped()
-            await self._session.abort(reason)
+            await self._abort_session(reason)
+        except Exception as error:
+            # The end that the reader waits for may never come.
+            self._failure = error
+            self._is_abort_lost = True
+            self._driving.cancel()
+            raise
         finally:
             self._abort_done.set()
             self._wake()
+
+    async def _abort_session(self, reason: str | None) -> None:
+        """The session bounds its abort itself; this is for one that does not."""
+        grace_s = self._settings.abort_grace_s
+        with anyio.move_on_after(grace_s) as waiting:
+            await self._session.abort(reason)
+        if waiting.cancelled_caught:
+            raise AbortTimeout(
+                f"the session did not end within the host's {grace_s:g} s",
+                where=f"session {self._session.session_id}",
+                fix="give it longer: Host(abort_grace_s=...), or close the session",
+            )
 
     # --- the reader ---------------------------------------------------------------------------------------------
 
@@ -215,6 +236,7 @@ class Turn:
             self._turn_id = stream.turn_id
             self._set_turn_mode(stream.turn_id, options)
             async for event in stream:
+                _require_event(event, stream.stream_id)
                 if event.seq > self._attached.cursor + 1:
                     await self._catch_up(event.seq)
                 await self._take(event)
@@ -333,15 +355,26 @@ class Turn:
         try:
             with serving.scope:
                 await self._answer_until_taken(request, serving)
-        except AgentSessionError as error:  # the session is gone; the reader raises the same or ends
+        except AgentSessionError as error:
             logger.warning("request %s could not be answered: %s", request.request_id, error.what)
             self._failure = error
+            await self._give_up_reading(error, serving)
         except Exception as error:  # noqa: BLE001 - raised by run(); the stream may wait for this answer for ever
             self._failure = error
             self._driving.cancel()
         finally:
             self._serving.pop(request.request_id, None)
             self._wake()
+
+    async def _give_up_reading(self, error: AgentSessionError, serving: _Serving) -> None:
+        """The session is gone. The reader comes to an end of its own, or raises the same; else it is stopped."""
+        self._wake()
+        if not isinstance(error, ConnectionLost):
+            with anyio.CancelScope() as serving.scope:
+                await anyio.sleep(self._settings.abort_grace_s)
+            if serving.scope.cancel_called:
+                return
+        self._driving.cancel()
 
     async def _answer_until_taken(self, request: ToolRequest | ElicitationRequest, serving: _Serving) -> None:
         problem: str | None = None
@@ -439,7 +472,7 @@ class Turn:
         """After a failure or cancellation here: nothing of the turn may go on unattended."""
         self._abort_started = True
         self._stop_serving()
-        if not self._has_stream or self._final is not None:
+        if not self._has_stream or self._final is not None or self._is_abort_lost:
             return
         with anyio.move_on_after(self._settings.abort_grace_s, shield=True):
             try:
@@ -479,6 +512,17 @@ class Turn:
                 if isinstance(event, ToolRequest) and event.request_id == request_id and not event.partial:
                     found = event
         return found
+
+
+def _require_event(event: object, stream_id: str) -> None:
+    """An executor that checks nothing may give anything. Raises :class:`ProtocolViolation`."""
+    if not isinstance(event, Event):
+        raise ProtocolViolation(
+            "WIRE-02",
+            f"the stream gave a {type(event).__name__}, which is no event",
+            where=f"stream {stream_id}",
+            fix="read what comes from elsewhere with parse_event()",
+        )
 
 
 def _is_a_persons(answer: Answer) -> bool:

@@ -1,0 +1,132 @@
+"""Turns whose executor vanishes, hangs or gives what is no event: they end, with an error, and their tools stop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+from tests.host.fake_session import FakeSession, FakeStream, Until, call
+
+from agentsession.host import Host, allow_all, tool
+from agentsession.protocol import (
+    AbortResult,
+    AbortTimeout,
+    Answer,
+    ConnectionLost,
+    Event,
+    ProtocolViolation,
+    Receipt,
+    SessionClosed,
+    ToolRequest,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+class Lost(FakeSession):
+    """Its answers raise; nothing else of it ever happens again."""
+
+    error: Exception = ConnectionLost("the executor is gone")
+
+    async def respond(self, *answers: Answer) -> list[Receipt]:
+        raise self.error
+
+
+class Deaf(FakeSession):
+    """Its abort never returns."""
+
+    async def abort(self, reason: str | None = None) -> AbortResult:
+        await anyio.sleep_forever()
+        raise AssertionError("this is never reached")
+
+
+@tool
+def look() -> str:
+    return "seen"
+
+
+def slow() -> tuple[Any, anyio.Event, list[str]]:
+    """A tool that never ends, what it sets when it begins, and whether it was stopped."""
+    begun, stopped = anyio.Event(), list[str]()
+
+    @tool(name="slow")
+    async def body() -> None:
+        begun.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            stopped.append("slow")
+
+    return body, begun, stopped
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"), [(ConnectionLost("gone"), ConnectionLost), (SessionClosed("closed"), SessionClosed)]
+)
+async def test_an_answer_that_cannot_be_given_ends_a_turn_whose_stream_says_nothing_more(
+    error: Exception, raised: type[Exception]
+) -> None:
+    body, _, stopped = slow()
+    session = Lost([call("r1", "slow"), call("r2", "look"), Until(("r1", "r2"))])
+    session.error = error
+    with anyio.fail_after(5), pytest.raises(raised):
+        await Host(tools=[body, look], policy=allow_all, abort_grace_s=0.01).run_turn(session, "go")
+    assert stopped == ["slow"]
+
+
+async def test_an_abort_that_never_returns_is_given_up_and_ends_the_turn() -> None:
+    body, begun, stopped = slow()
+    # The second request is never served: the stream waits for it when the abort is given up.
+    session = Deaf([call("r1", "slow"), Until(("r1",)), call("r2", "none", "x"), Until(("r2",))])
+    host = Host(tools=[body], policy=allow_all, abort_grace_s=0.01)
+    raised: list[Exception] = []
+
+    async def turn() -> None:
+        try:
+            await host.run_turn(session, "go")
+        except AbortTimeout as error:
+            raised.append(error)
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(turn)
+            await begun.wait()
+            with pytest.raises(AbortTimeout):
+                await host.abort()
+    assert stopped == ["slow"]
+    assert len(raised) == 1
+
+
+@pytest.mark.parametrize("thing", [None, "text", {"type": "tool_request"}])
+async def test_what_is_no_event_is_a_violation_of_the_contract(monkeypatch: pytest.MonkeyPatch, thing: object) -> None:
+    async def give(stream: FakeStream) -> Any:
+        return thing
+
+    monkeypatch.setattr(FakeStream, "__anext__", give)
+    session = FakeSession([])
+    with anyio.fail_after(5), pytest.raises(ProtocolViolation) as caught:
+        await Host().run_turn(session, "go")
+    assert caught.value.rule == "WIRE-02"
+    assert session.aborts == ["the host failed"]
+
+
+@pytest.mark.parametrize("args", [["a"], "a", {"a": float("nan")}, {"a": {1: 2}}])
+@pytest.mark.parametrize("needs", ["result", "grant"])
+async def test_arguments_that_are_no_json_run_nothing(args: object, needs: str) -> None:
+    ran: list[str] = []
+
+    @tool
+    def write(a: Any = None) -> None:
+        ran.append("write")
+
+    request: Event = ToolRequest.model_construct(
+        type="tool_request", request_id="r1", name="write", args=args, needs=needs, owner="host"
+    )
+    session = FakeSession([request], [])
+    with anyio.fail_after(5):
+        result = await Host(tools=[write], policy=allow_all).run_turn(session, "go")
+    assert result.completed
+    assert ran == []
+    (answer,) = session.answers
+    assert "invalid_arguments" in answer.to_wire_json()
