@@ -1,19 +1,22 @@
-"""Waiting for a mark of the script: it ends when nothing can bring the agent there any more."""
+"""Stages: waiting for a mark ends when nothing can bring the agent there any more, and folders are made when needed."""
 
 from __future__ import annotations
+
+import tempfile
+from pathlib import Path
 
 import anyio
 import pytest
 from tests.conformance.broken._script import replaced
 from tests.conformance.broken._wrap import Broken
-from tests.conformance.harnesses.scripted import harness
+from tests.conformance.harnesses.scripted import ScriptedHarness, harness
 
 from agentsession.conformance.results import Status
 from agentsession.conformance.runner import all_scenarios, run_scenario
 from agentsession.conformance.scene import scene_of
 from agentsession.conformance.script import Hold, Raise, Say, Script
 from agentsession.conformance.stage import NotReached
-from agentsession.protocol import ConnectionLost
+from agentsession.protocol import ConnectionLost, MemoryRecordStore, RecordStore
 
 pytestmark = pytest.mark.anyio
 
@@ -70,3 +73,33 @@ async def test_a_mark_that_was_reached_stays_reached() -> None:
             stage.release("here")
         with anyio.fail_after(10):
             await stage.reached("here")
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where temporary files are made."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+async def test_where_nothing_is_kept_no_folder_is_made(files: Path) -> None:
+    async with scene_of(harness) as scene:
+        _, session = await scene.opened([Say(text="hello")])
+        await scene.turn(session)
+        assert list(files.iterdir()) == []
+
+
+async def test_the_folder_of_a_stage_is_there_outlives_a_restart_and_goes_with_the_scene(files: Path) -> None:
+    class Keeps(ScriptedHarness):
+        def store(self, folder: Path) -> RecordStore:
+            (folder / "record").write_text("kept")
+            return MemoryRecordStore()
+
+    async with scene_of(Keeps()) as scene:
+        stage, _ = await scene.opened([Say(text="hello")])
+        other = await scene.stage([Say(text="hello")])
+        await stage.kill()
+        again = await stage.again()
+        assert (again.play.folder / "record").read_text() == "kept"
+        assert again.play.folder == stage.play.folder != other.play.folder
+    assert list(files.iterdir()) == []

@@ -81,20 +81,20 @@ def check(
     touched: set[str] = set()
     questions: dict[str, ElicitationRequest] = {}
     try:
-        for number, line in enumerate(record, start=1):
-            with warnings.catch_warnings():  # what pydantic warns of in a malformed event is said better below
-                warnings.filterwarnings("ignore", "Pydantic serializer warnings")
+        with warnings.catch_warnings():  # what pydantic warns of in a malformed event is said better below
+            warnings.filterwarnings("ignore", "Pydantic serializer warnings")
+            for number, line in enumerate(record, start=1):
                 event, wire = _read(line, number)
                 _check_round_trip(event, wire)
-            _check_secrets(event, wire, secrets, seen)
-            _feed(machine, event, seen)
-            _check_content(event, questions, seen)
-            _check_confession(event, seen)
-            seen.append(event)
-            touched |= _touched(event)
-            if event.type == "initialize" and descriptor is None:
-                described = wire.get("descriptor")
-                descriptor = AgentDescriptor.model_validate(described) if described is not None else None
+                _check_secrets(event, wire, secrets, seen)
+                _feed(machine, event, seen)
+                _check_content(event, questions, seen)
+                _check_confession(event, seen)
+                seen.append(event)
+                touched |= _touched(event)
+                if event.type == "initialize" and descriptor is None:
+                    described = wire.get("descriptor")
+                    descriptor = AgentDescriptor.model_validate(described) if described is not None else None
         if complete and machine.state == "running":
             raise Break("LIFE-05", "the record ends inside a stream", evidence_of(seen))
         if descriptor is not None:
@@ -110,10 +110,18 @@ def check(
 
 def check_descriptor(descriptor: AgentDescriptor) -> None:
     """Raises :class:`Break` of LIFE-01 for a descriptor that its published schema refuses."""
-    error = jsonschema.exceptions.best_match(_descriptor_validator().iter_errors(descriptor.to_wire()))
-    if error is not None:
-        where = "/".join(str(step) for step in error.absolute_path)
-        raise Break("LIFE-01", f"the descriptor is not valid at /{where}: {error.message}")
+    problem = _problem_of(descriptor.to_wire_json())
+    if problem is not None:
+        raise Break("LIFE-01", problem)
+
+
+@functools.lru_cache(maxsize=64)
+def _problem_of(descriptor: str) -> str | None:
+    """What is wrong with a descriptor, which is the same in all records of an executor."""
+    error = jsonschema.exceptions.best_match(_descriptor_validator().iter_errors(json.loads(descriptor)))
+    if error is None:
+        return None
+    return f"the descriptor is not valid at /{'/'.join(str(step) for step in error.absolute_path)}: {error.message}"
 
 
 @functools.cache

@@ -20,7 +20,7 @@ from __future__ import annotations
 import abc
 import builtins
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -60,10 +60,10 @@ class ToolFailed(Exception):
 class Play:
     """One executor's part: the script, where it may keep things, and what it tells the suite."""
 
-    def __init__(self, script: Script, folder: Path, store: MortalStore) -> None:
+    def __init__(self, script: Script, folder: Path | Callable[[], Path], store: MortalStore) -> None:
+        """``folder``: there already, or made by this the first time that somebody asks for it."""
         self.script = script
-        self.folder = folder
-        """Lasts as long as the scenario: what an executor keeps itself goes here and is found again after a restart."""
+        self._folder = folder
         self.store: RecordStore = store
         """The record store. An executor that uses it can be killed in this process; another one needs
         :meth:`Harness.kill`."""
@@ -74,6 +74,11 @@ class Play:
         self._released: dict[str, anyio.Event] = {}
 
     # -- for the harness ----------------------------------------------------------------------------------------------
+
+    @property
+    def folder(self) -> Path:
+        """Lasts as long as the scenario: what an executor keeps itself goes here and is found again after a restart."""
+        return self._folder() if callable(self._folder) else self._folder
 
     @property
     def is_dead(self) -> bool:
@@ -125,7 +130,7 @@ class Play:
 
     def again(self) -> Play:
         """The same play for an executor in a new process."""
-        return Play(self.script, self.folder, MortalStore(self._mortal.inner))
+        return Play(self.script, self._folder, MortalStore(self._mortal.inner))
 
     async def die(self) -> None:
         """From now on nothing that the executor does has an effect."""

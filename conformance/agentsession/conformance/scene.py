@@ -12,7 +12,7 @@ import dataclasses
 import random
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -34,6 +34,7 @@ from agentsession.protocol import (
     Event,
     EventReader,
     EventStream,
+    MemoryRecordStore,
     PendingRequest,
     ProtocolViolation,
     Receipt,
@@ -86,15 +87,16 @@ def scenario(*rules: str, needs: Collection[str] = ()) -> Callable[[Callable[[Sc
 class Scene:
     """One scenario while it runs."""
 
-    def __init__(self, harness: Harness, folder: Path, group: TaskGroup, chance: random.Random) -> None:
-        """``group``: where the executors are held open."""
+    def __init__(self, harness: Harness, files: ExitStack, group: TaskGroup, chance: random.Random) -> None:
+        """``files``: removes what is made; ``group``: where the executors are held open."""
         self.harness = harness
         self._group = group
         self.random = chance
         """What a scenario leaves to chance; the run's seed repeats it."""
         self.secrets: list[str] = []
         """Texts that must appear in no event of this scenario."""
-        self._folder = folder
+        self._files = files
+        self._folder: Path | None = None
         self._stages: list[Stage] = []
         self._folders = 0
         self.seen = Seen()
@@ -113,10 +115,23 @@ class Scene:
         missing = script.needed - set(self.harness.plays)
         if missing:
             raise CannotPlay(f"the harness does not play: {', '.join(sorted(missing))}")
+        folder = self._new_folder()
+        is_in_memory = type(self.harness).store is Harness.store
+        store = MemoryRecordStore() if is_in_memory else self.harness.store(folder())
+        return await self.enter(Play(script, folder, MortalStore(store)))
+
+    def _new_folder(self) -> Callable[[], Path]:
+        """A folder that is made when it is asked for: some file systems take longer over it than a scenario does."""
         self._folders += 1
-        folder = self._folder / f"stage{self._folders}"
-        folder.mkdir()
-        return await self.enter(Play(script, folder, MortalStore(self.harness.store(folder))))
+        name = f"stage{self._folders}"
+
+        def make() -> Path:
+            if self._folder is None:
+                self._folder = Path(self._files.enter_context(tempfile.TemporaryDirectory()))
+            (self._folder / name).mkdir(exist_ok=True)
+            return self._folder / name
+
+        return make
 
     async def enter(self, play: Play) -> Stage:
         """Enter an executor for a play."""
@@ -338,10 +353,10 @@ class Scene:
 
 @asynccontextmanager
 async def scene_of(harness: Harness, chance: random.Random | None = None) -> AsyncIterator[Scene]:
-    """A scene in a folder of its own; everything is left and removed at the end."""
-    with tempfile.TemporaryDirectory() as folder:
+    """A scene with files of its own; everything is left and removed at the end."""
+    with ExitStack() as files:
         async with anyio.create_task_group() as group:
-            scene = Scene(harness, Path(folder), group, chance or random.Random(0))
+            scene = Scene(harness, files, group, chance or random.Random(0))
             try:
                 yield scene
             finally:

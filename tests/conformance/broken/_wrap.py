@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from tests.conformance.broken._parts import Executor, Reader, Session, Stream, StreamInput
@@ -76,9 +75,6 @@ class Broken(Harness):
         played.script = self.script(play.script)
         played.store = self.kept(play.store)
         return Executor(self, self.inner.executor(played), play)
-
-    def store(self, folder: Path) -> RecordStore:
-        return self.inner.store(folder)
 
     # -- what a fault may bend ----------------------------------------------------------------------------------------
 

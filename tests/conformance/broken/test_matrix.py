@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Final
 
+import anyio
 import pytest
 from tests.conformance.broken import Broken, all_broken
 from tests.conformance.harnesses.scripted import reentered
 
 from agentsession.conformance.results import Status
 from agentsession.conformance.runner import all_scenarios, describe, run_scenario
+from agentsession.conformance.scene import Scenario
 from agentsession.protocol import RULES
 
 pytestmark = pytest.mark.anyio
@@ -18,6 +20,8 @@ pytestmark = pytest.mark.anyio
 FAULTS: Final = [fault for faults in all_broken().values() for fault in faults]
 SLOW: Final = {"ORD-11", "HITL-11"}
 """What these show takes long, so their scenarios are played to the executors that break them alone."""
+TIMED: Final = {"a_deadline_is_no_yes", "a_limit_of_time_has_its_reason"}
+"""These wait for a moment to come, and are played beside the others."""
 LIMIT_S: Final = 10.0
 
 
@@ -31,13 +35,22 @@ async def failures(harness: Broken) -> dict[str, list[str]]:
     """What fails, by rule."""
     declared = frozenset((await describe(harness)).capabilities)
     failed: defaultdict[str, list[str]] = defaultdict(list)
-    for scenario in all_scenarios().values():
-        slow = not SLOW.isdisjoint(scenario.rules) and harness.rule not in scenario.rules
-        if scenario.needs <= declared and not slow:
-            for result in await run_scenario(scenario, harness, limit_s=LIMIT_S):
-                if result.status in (Status.FAIL, Status.HARNESS_ERROR):
-                    name = result.rule if result.status is Status.FAIL else f"harness-error of {result.rule}"
-                    failed[name].append(f"{scenario.name}: {result.message}")
+
+    async def play(scenario: Scenario, harness: Broken) -> None:
+        for result in await run_scenario(scenario, harness, limit_s=LIMIT_S):
+            if result.status in (Status.FAIL, Status.HARNESS_ERROR):
+                name = result.rule if result.status is Status.FAIL else f"harness-error of {result.rule}"
+                failed[name].append(f"{scenario.name}: {result.message}")
+
+    async with anyio.create_task_group() as group:
+        for scenario in all_scenarios().values():
+            slow = not SLOW.isdisjoint(scenario.rules) and harness.rule not in scenario.rules
+            if not scenario.needs <= declared or slow:
+                continue
+            if scenario.name in TIMED:
+                group.start_soon(play, scenario, type(harness)())
+            else:
+                await play(scenario, harness)
     return failed
 
 
