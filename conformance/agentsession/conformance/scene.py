@@ -47,8 +47,9 @@ E = TypeVar("E", bound=Event)
 
 _WRITES_TAKE: Final = 50
 """For how many turns of the loop something may be on its way to the record."""
-_QUIET_S: Final = 0.05
-"""A producer that comes no further in this time is taken for one that is held. Taken wrongly, it passes."""
+_QUIET_ROUNDS: Final = 20
+"""A producer that comes no further while its executor answers so many calls is taken for one that is held. Each answer
+shows that the executor had its turn, here or in another process, however slow the machine is."""
 
 
 class NotApplicable(Exception):
@@ -252,13 +253,16 @@ class Scene:
 
     async def holds_back(self, stage: Stage, session: AgentSession, mark: str) -> bool:
         """Whether the agent comes no further before it has come to ``mark``."""
-        while True:
-            before = session.last_seq
-            with anyio.move_on_after(_QUIET_S):
-                await stage.reached(mark)
-                return False
-            if session.last_seq == before:
+        quiet = 0
+        while not stage.play.has_reached(mark):
+            if quiet == _QUIET_ROUNDS:
                 return True
+            before = session.last_seq
+            async with session.events(before) as reader:
+                moved = [event async for event in reader]
+            after = await self.settled(session)
+            quiet = 0 if moved or after > before else quiet + 1
+        return False
 
     def end(self, events: Sequence[Event], reason: str, rule: str) -> StreamEnd:
         """The stream's end, which must have this reason."""
