@@ -27,7 +27,7 @@ from typing import Any, Final
 import anyio
 from anyio.lowlevel import checkpoint
 
-from agentsession.conformance.script import STEPS, Call, Script
+from agentsession.conformance.script import STEPS, Call, Hold, Script
 from agentsession.protocol import (
     AgentExecutor,
     ConnectionLost,
@@ -110,9 +110,14 @@ class Play:
         return {"ran": call.name, "args": dict(args)}
 
     async def hold(self, mark: str) -> None:
-        """Say that the agent has come to ``mark``, and wait there until the suite lets it go on."""
+        """Say that the agent has come to ``mark``, and wait there until the suite lets it go on.
+
+        Where the script says that it is stubborn there, cancelling has no effect on the wait.
+        """
+        stubborn = any(isinstance(step, Hold) and step.mark == mark and step.stubborn for step in self.script.steps())
         self._event(self._reached, mark).set()
-        await self._event(self._released, mark).wait()
+        with anyio.CancelScope(shield=stubborn):
+            await self._event(self._released, mark).wait()
 
     # -- for the suite ------------------------------------------------------------------------------------------------
 

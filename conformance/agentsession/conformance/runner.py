@@ -45,7 +45,7 @@ _LIMIT_S: Final = 20.0
 _HERE: Final = Path(__file__).resolve().parent
 _MODULES: Final = (
     *("lifecycle", "order", "tools", "answers", "confirmations", "people"),
-    *("control", "durability", "branches", "wire"),
+    *("aborts", "control", "durability", "branches", "wire"),
 )
 
 

@@ -116,6 +116,8 @@ class Hold(_Data):
 
     step: Literal["hold"] = "hold"
     mark: str
+    stubborn: bool = False
+    """It does not heed an abort either: ``play.hold(mark)`` sees to that. An executor may end it nevertheless."""
 
 
 class Fail(_Data):

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import anyio
 from tests.conformance.broken._wrap import Broken, Session, beside, broken
 
+from agentsession.conformance.script import Hold
 from agentsession.protocol import (
     AbortResult,
+    AbortTimeout,
     AgentEnd,
     Content,
     Error,
@@ -54,6 +57,33 @@ class StaysBusyAfterAnAbort(Broken):
         return result
 
 
+@broken("CTL-01")
+class GivesUpInSilence(Broken):
+    """Abort of work that does not end says that it is ended."""
+
+    async def abort(self, session: Session, reason: str | None) -> AbortResult:
+        stream_id = session.inner.machine.stream_id
+        try:
+            return await super().abort(session, reason)
+        except AbortTimeout:
+            return AbortResult(status="aborted", stream_id=stream_id)
+
+
+@broken("CTL-01")
+class StaysOpenWhenItGaveUp(Broken):
+    """A session whose abort has timed out goes on saying that it runs."""
+
+    def state(self, session: Session) -> SessionState:
+        return "running" if "timed out" in session.memory else super().state(session)
+
+    async def abort(self, session: Session, reason: str | None) -> AbortResult:
+        try:
+            return await super().abort(session, reason)
+        except AbortTimeout:
+            session.memory["timed out"] = True
+            raise
+
+
 @broken("CTL-02")
 class RefusesAnAbortOfNothing(Broken):
     """Abort raises where nothing runs."""
@@ -92,6 +122,20 @@ class SaysAbortedOfATurnThatCompleted(Broken):
         if ends and ends[-1].reason == "completed":
             return AbortResult(status="aborted", stream_id=ends[-1].stream_id)
         return result
+
+
+@broken("CTL-04")
+class LetsAStubbornModelFinish(Broken):
+    """An abort of work that does not heed it waits a while for the turn to end by itself, and always says aborted."""
+
+    async def abort(self, session: Session, reason: str | None) -> AbortResult:
+        stream_id = session.inner.machine.stream_id
+        steps = session.executor.play.script.steps()
+        if stream_id is not None and any(isinstance(step, Hold) and step.stubborn for step in steps):
+            with anyio.move_on_after(1):
+                [event async for event in session.inner.events(follow=True, stream_id=stream_id)]
+        result = await super().abort(session, reason)
+        return AbortResult(status="aborted", stream_id=stream_id) if stream_id is not None else result
 
 
 @broken("CTL-05")

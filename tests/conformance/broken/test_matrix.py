@@ -20,6 +20,8 @@ pytestmark = pytest.mark.anyio
 FAULTS: Final = [fault for faults in all_broken().values() for fault in faults]
 SLOW: Final = {"ORD-11", "HITL-11"}
 """What these show takes long, so their scenarios are played to the executors that break them alone."""
+LONG: Final = {"an_abort_that_is_not_heeded_is_no_endless_wait"}
+"""These take long too, and show a rule that others show as well."""
 TIMED: Final = {"a_deadline_is_no_yes", "a_limit_of_time_has_its_reason"}
 """These wait for a moment to come, and are played beside the others."""
 LIMIT_S: Final = 10.0
@@ -44,7 +46,8 @@ async def failures(harness: Broken) -> dict[str, list[str]]:
 
     async with anyio.create_task_group() as group:
         for scenario in all_scenarios().values():
-            slow = not SLOW.isdisjoint(scenario.rules) and harness.rule not in scenario.rules
+            long = scenario.name in LONG or not SLOW.isdisjoint(scenario.rules)
+            slow = long and harness.rule not in scenario.rules
             if not scenario.needs <= declared or slow:
                 continue
             if scenario.name in TIMED:

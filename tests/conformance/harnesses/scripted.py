@@ -44,6 +44,7 @@ class ScriptedHarness(Harness):
             capabilities=self._capabilities,
             reenter=self._reenter,
             store=play.store,
+            grace_s=2.0,
         )
 
     def step(self, play: Play, step: script.Step) -> scripted.Step:

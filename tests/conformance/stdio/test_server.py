@@ -22,7 +22,16 @@ from agentsession.conformance.script import Call, Calls, Hold, Say, Script, Stre
 from agentsession.conformance.stdio.client import StdioExecutor
 from agentsession.conformance.stdio.harness import StdioHarness
 from agentsession.conformance.stdio.server import serve
-from agentsession.protocol import ConnectionLost, CursorGone, SessionBusy, SessionNotFound, grant, result
+from agentsession.protocol import (
+    AbortTimeout,
+    ConnectionLost,
+    CursorGone,
+    SessionBusy,
+    SessionClosed,
+    SessionNotFound,
+    grant,
+    result,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -112,6 +121,22 @@ async def test_errors_come_back_as_what_they_are() -> None:
             await stage.load(session.session_id)
         with pytest.raises(SessionNotFound):
             await stage.load("another")
+
+
+async def test_an_abort_that_gives_up_closes_its_session_and_no_other() -> None:
+    async with bounded_scene() as scene:
+        stage, session = await scene.opened([Hold(mark="here", stubborn=True), Say(text="done")])
+        other = await stage.open()
+        async with session.stream("go"):
+            await stage.reached("here")
+            with pytest.raises(AbortTimeout):
+                await session.abort()
+        stage.release("here")
+        assert session.state == "closed"
+        with pytest.raises(SessionClosed):
+            session.stream("more")
+        stage.release("here")
+        scene.end(await scene.read(other.stream("go")), "completed", "LIFE-12")
 
 
 async def test_a_kill_is_real_and_what_waited_waits_again() -> None:

@@ -1,4 +1,4 @@
-"""CTL: abort, steer, update and limits.
+"""CTL-06 to CTL-08: steer, update and limits.
 
 Not for: verdicts, or what a record alone shows (``engine.py``). Rules carried: those named at each scenario.
 May import: ``agentsession.protocol``, anyio, ``scene``, ``script`` and what they build on.
@@ -6,160 +6,23 @@ May import: ``agentsession.protocol``, anyio, ``scene``, ``script`` and what the
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final
 
-import anyio
-from anyio.lowlevel import checkpoint
-
-from agentsession.conformance.looking import of, texts
+from agentsession.conformance.looking import of
 from agentsession.conformance.scene import NotApplicable, Scene, Stage, scenario
-from agentsession.conformance.script import Call, Calls, Hold, Refuse, Say, Step, Stop, Stream
+from agentsession.conformance.script import Call, Calls, Hold, Refuse, Say, Step, Stop
 from agentsession.protocol import (
-    AbortResult,
     AgentSession,
     AgentSessionError,
     ConfigurationError,
     Constraints,
-    Error,
-    Event,
     ExecutionOptions,
     Message,
     SessionConfig,
     SessionUpdate,
-    StreamEnd,
     ToolDescriptor,
 )
-
-_ABORT: Final = ("abort",)
-
-
-# -- abort ------------------------------------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True)
-class _Place:
-    """Where a turn is when it is aborted: what it does, and the mark at which it is held there."""
-
-    what: str
-    steps: tuple[Step, ...]
-    mark: str = "here"
-
-
-_MODEL: Final = _Place("while the model thinks", (Say(text="well"), Hold(mark="here"), Say(text="too late")))
-_WORDS: Final = _Place("within a message", (Stream(pieces=["well", " then"], hold="here"), Say(text="too late")))
-_TOOL: Final = _Place(
-    "while a tool runs",
-    (Calls(calls=[Call(name="work", needs="none", hold="here")]), Say(text="too late")),
-)
-
-
-@scenario("CTL-01", "CTL-03", "CTL-05", "LIFE-14", needs=_ABORT)
-async def an_abort_ends_what_the_model_does(scene: Scene) -> None:
-    """Abort returns when the record has the turn's end, aborted and without an error; the next turn works."""
-    for place in (_MODEL, _WORDS):
-        await _aborted(scene, place)
-
-
-@scenario("CTL-01", "CTL-03", "CTL-05", "TOOL-01", needs=("abort", "host_tool_execution"))
-async def an_abort_ends_what_a_tool_does(scene: Scene) -> None:
-    """A tool that runs when its turn is aborted is answered unknown: it may have done something."""
-    record = await _aborted(scene, _TOOL)
-    answered = [getattr(event, "status", None) for event in record if event.type == "tool_response"]
-    scene.expect(
-        answered == ["unknown"], "TOOL-01", f"a tool that was cut off is answered {answered}, not unknown", record
-    )
-
-
-async def _aborted(scene: Scene, place: _Place) -> list[Event]:
-    """Abort a turn at a place and try the next one; the record after the abort."""
-    stage, session = await scene.opened(place.steps, [Say(text="again")])
-    stream = session.stream("go")
-    async with scene.reading(stream) as events:
-        await stage.reached(place.mark)
-        outcome = await session.abort("enough")
-        record = await scene.record(session)
-        last = record[-1]
-        scene.expect(
-            isinstance(last, StreamEnd) and last.stream_id == stream.stream_id,
-            "CTL-01",
-            f"abort() {place.what} returned before the turn's end was in the record",
-            record,
-        )
-        state = session.state
-    stage.release(place.mark)
-    scene.expect(state == "idle", "CTL-01", f"after an abort {place.what} the session is {state}", events)
-    scene.end(events, "aborted", "CTL-01")
-    scene.expect(outcome.status == "aborted", "CTL-01", f"abort() {place.what} says {outcome.status}", events)
-    scene.expect(outcome.stream_id == stream.stream_id, "CTL-01", "abort() names another stream", events)
-    errors = of(events, Error)
-    scene.expect(not errors, "CTL-03", f"an abort {place.what} is shown as an error", errors)
-    again = await scene.read(session.stream("again"))
-    scene.end(again, "completed", "CTL-05")
-    scene.expect("again" in texts(again), "CTL-05", f"after an abort {place.what} the next turn said nothing", again)
-    return record
-
-
-@scenario("CTL-02", needs=_ABORT)
-async def a_second_abort_changes_nothing(scene: Scene) -> None:
-    """Abort where nothing runs is idle and records nothing; several at once end the turn once."""
-    stage, session = await scene.opened([Hold(mark="here"), Say(text="too late")])
-
-    async def idle(when: str) -> None:
-        before = await scene.settled(session)
-        outcome = await session.abort()
-        scene.expect(outcome.status == "idle", "CTL-02", f"an abort {when} says {outcome.status}, not idle")
-        await scene.unchanged(session, before, "CTL-02", f"an abort {when}")
-
-    await idle("before the first turn")
-    outcomes: list[AbortResult] = []
-
-    async def abort() -> None:
-        outcomes.append(await session.abort())
-
-    async with scene.reading(session.stream("go")) as events:
-        await stage.reached("here")
-        async with anyio.create_task_group() as group:
-            for _ in range(3):
-                group.start_soon(abort)
-    scene.end(events, "aborted", "CTL-02")
-    ends = of(await scene.record(session), StreamEnd)
-    scene.expect(len(ends) == 1, "CTL-02", f"three aborts left {len(ends)} ends", ends)
-    said = sorted(outcome.status for outcome in outcomes)
-    scene.expect("aborted" in said, "CTL-02", f"three aborts say {said}", events)
-    await idle("after an abort")
-
-
-_RACES: Final = 12
-
-
-@scenario("CTL-04", needs=_ABORT)
-async def an_abort_races_the_end(scene: Scene) -> None:
-    """An abort that comes as the turn ends leaves one end, whose reason is the one that abort tells."""
-    turns: list[list[Step]] = [[Hold(mark=f"race{number}"), Say(text="done")] for number in range(_RACES)]
-    stage, session = await scene.opened(*turns, [Say(text="again")])
-    before = False  # whether a race was won by the abort, which the next turn must not feel
-    for number in range(_RACES):
-        stream = session.stream("go")
-        async with scene.reading(stream) as events:
-            await stage.reached(f"race{number}")
-            stage.release(f"race{number}")
-            for _ in range(number):  # a little later each time, until the turn has ended by itself
-                await checkpoint()
-            outcome = await session.abort()
-        own = [event for event in of(await scene.record(session), StreamEnd) if event.stream_id == stream.stream_id]
-        scene.expect(len(own) == 1, "CTL-04", f"a race of abort and end left {len(own)} ends", own)
-        reason, said = own[0].reason, outcome.status
-        others = reason not in ("completed", "aborted")
-        scene.expect(not others, "CTL-05" if before else "CTL-04", f"a turn that was aborted ended {reason}", events)
-        before = before or reason == "aborted"
-        scene.expect(
-            (said == "aborted") == (reason == "aborted"), "CTL-04", f"abort() says {said}, the turn ended {reason}", own
-        )
-        scene.expect(not of(events, Error), "CTL-03", "an abort is shown as an error", of(events, Error))
-    scene.end(await scene.read(session.stream("again")), "completed", "CTL-05")
-
 
 # -- steer ------------------------------------------------------------------------------------------------------------
 

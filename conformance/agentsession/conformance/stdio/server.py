@@ -32,10 +32,12 @@ from agentsession.conformance.stdio._store import FileStore
 from agentsession.conformance.stdio._wire import Request, answer_line, error_line, note_line, read_request
 from agentsession.protocol import (
     PROTOCOL_VERSION,
+    AbortTimeout,
     AgentExecutor,
     AgentSession,
     AgentSessionError,
     Answer,
+    ConnectionLost,
     ExecutionOptions,
     InvalidInput,
     MemoryRecordStore,
@@ -90,12 +92,13 @@ class _Feed:
         """Until the session is closed."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._hold, self._sent)
-            async for event in self.session.events(after=self._sent, follow=True):
-                while self._quiet:
-                    await self._changed.wait()
-                self._send(b'{"event":' + event.to_wire_json().encode() + b"}\n")
-                self._sent = event.seq
-                self._wake()
+            with _told_by_the_abort():
+                async for event in self.session.events(after=self._sent, follow=True):
+                    while self._quiet:
+                        await self._changed.wait()
+                    self._send(b'{"event":' + event.to_wire_json().encode() + b"}\n")
+                    self._sent = event.seq
+                    self._wake()
             self._is_over = True
             self._wake()
             group.cancel_scope.cancel()
@@ -103,9 +106,10 @@ class _Feed:
     async def _hold(self, after: int) -> None:
         """Read as the suite reads: an entered reader that stalls holds the executor."""
         async with self.session.events(after=after, follow=True) as reader:
-            async for event in reader:
-                while self._seen < event.seq:
-                    await self._changed.wait()
+            with _told_by_the_abort():
+                async for event in reader:
+                    while self._seen < event.seq:
+                        await self._changed.wait()
 
     def seen(self, seq: int) -> None:
         """The suite has read so far."""
@@ -131,6 +135,16 @@ class _Feed:
     def _wake(self) -> None:
         changed, self._changed = self._changed, anyio.Event()
         changed.set()
+
+
+@contextmanager
+def _told_by_the_abort() -> Iterator[None]:
+    """A session that an abort has closed is no loss to tell of: its answer says so."""
+    try:
+        yield
+    except ConnectionLost as error:
+        if not isinstance(error.__cause__, AbortTimeout):
+            raise
 
 
 class _Server:
