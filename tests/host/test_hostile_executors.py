@@ -8,7 +8,7 @@ import anyio
 import pytest
 from tests.host.fake_session import FakeSession, FakeStream, Until, call
 
-from agentsession.host import Host, allow_all, tool
+from agentsession.host import CallbackChannel, Host, PolicyRequest, allow_all, ask_all, tool
 from agentsession.protocol import (
     AbortResult,
     AbortTimeout,
@@ -39,6 +39,13 @@ class Deaf(FakeSession):
     async def abort(self, reason: str | None = None) -> AbortResult:
         await anyio.sleep_forever()
         raise AssertionError("this is never reached")
+
+
+class Hasty(FakeSession):
+    """It takes an answer before it awaits anything, as sessions may."""
+
+    async def respond(self, *answers: Answer) -> list[Receipt]:
+        return [self._respond(answer) for answer in answers]
 
 
 @tool
@@ -98,6 +105,29 @@ async def test_an_abort_that_never_returns_is_given_up_and_ends_the_turn() -> No
     assert len(raised) == 1
 
 
+async def test_a_tool_that_is_about_to_begin_when_the_turn_is_aborted_does_not(anyio_backend_name: str) -> None:
+    if anyio_backend_name == "trio":
+        pytest.skip("trio runs what is ready in any order")
+    begun: list[str] = []
+
+    @tool
+    async def act() -> None:
+        begun.append("act")
+        await anyio.sleep_forever()
+
+    async with anyio.create_task_group() as tasks:
+
+        def policy(request: PolicyRequest) -> str:
+            tasks.start_soon(host.abort)  # runs as soon as anything is awaited
+            return "allow"
+
+        host = Host(tools=[act], policy=policy)
+        session = FakeSession([call("r1", "act"), Until(("r1",))])
+        with anyio.fail_after(5):
+            assert (await host.run_turn(session, "go")).end.reason == "aborted"
+    assert begun == []
+
+
 @pytest.mark.parametrize("thing", [None, "text", {"type": "tool_request"}])
 async def test_what_is_no_event_is_a_violation_of_the_contract(monkeypatch: pytest.MonkeyPatch, thing: object) -> None:
     async def give(stream: FakeStream) -> Any:
@@ -130,3 +160,24 @@ async def test_arguments_that_are_no_json_run_nothing(args: object, needs: str) 
     assert ran == []
     (answer,) = session.answers
     assert "invalid_arguments" in answer.to_wire_json()
+
+
+async def test_a_yes_that_is_given_over_its_cancellation_is_not_sent_after_an_abort() -> None:
+    asked = anyio.Event()
+
+    async def approve(*_: Any) -> bool:
+        asked.set()
+        try:
+            await anyio.sleep_forever()
+        except anyio.get_cancelled_exc_class():
+            return True
+        raise AssertionError("this is never reached")
+
+    session = Hasty([call("g1", "rm", "grant"), call("c1", "look"), Until(("g1", "c1"))])
+    host = Host(tools=[look], policy=ask_all, channel=CallbackChannel(approve, concurrent=True))
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(host.run_turn, session, "go")
+            await asked.wait()
+            await host.abort()
+    assert session.answers == []

@@ -266,6 +266,8 @@ class Pipeline:
         outcome: ToolOutcome | None = None
         is_late = False
         async with self._slots:
+            # Stopped while it got its place: from here to the tool's first line nothing is awaited.
+            await anyio.lowlevel.checkpoint_if_cancelled()
             try:
                 self._running[request.request_id] = (context, verdict)
                 with self.tools.running(), tool_span(tool.name, request.request_id, request.session_id) as failed:

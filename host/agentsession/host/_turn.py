@@ -20,6 +20,7 @@ from typing import Any
 
 import anyio
 import anyio.abc
+import anyio.lowlevel
 
 from agentsession.host._cancellation import failures, raise_if_cancelled
 from agentsession.host._outcome import ToolOutcome
@@ -390,6 +391,8 @@ class Turn:
                 answer = _host_error(request, type(error).__name__)
             if answer is None:
                 return
+            # A channel or tool may have gone on over its cancellation: what it says then is void, a yes above all.
+            await anyio.lowlevel.checkpoint_if_cancelled()
             serving.is_sending = True
             receipt = await self._send(answer)
             serving.is_sending = False

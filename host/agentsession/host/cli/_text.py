@@ -196,7 +196,7 @@ def seconds(span_s: float) -> str:
 def call_title(name: str, args: Mapping[str, Any] | None) -> str:
     """A call in a few words: ``read_file cart.py``, ``edit_file cart.py +1 -1``. Escaped, not cut."""
     words = [escape(name) or "(no name)"]
-    shown = dict(args or {})
+    shown = dict(args) if isinstance(args, Mapping) else {}  # an executor may have checked nothing
     pair = old_and_new(shown)
     if pair is not None:
         for names in _OLD_AND_NEW:
