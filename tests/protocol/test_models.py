@@ -14,6 +14,7 @@ from agentsession.conformance.strategies import content_parts, json_values
 from agentsession.protocol import (
     AgentDescriptor,
     ContentPart,
+    Custom,
     Event,
     InvalidInput,
     MemoryRecordStore,
@@ -216,3 +217,9 @@ async def test_the_memory_store_locks_a_record_for_one_owner() -> None:
     await store.delete(KEY)
     with pytest.raises(SessionNotFound):
         await store.info(KEY)
+
+
+def test_an_event_keeps_unknown_fields_beside_the_known_ones_and_not_among_them() -> None:
+    event = Custom.model_validate({"kind": "x", "data": 1, "later": [1]})
+    assert event.model_extra == {"later": [1]}
+    assert vars(event).keys() == Custom.model_fields.keys()

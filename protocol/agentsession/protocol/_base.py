@@ -113,6 +113,11 @@ class Model(BaseModel):
         return self.model_dump_json(by_alias=True)
 
 
+# Only the annotation is wanted: the value in the class would hide the slot of that name, and every event would have its
+# unknown fields in its dictionary too.
+delattr(Model, "__pydantic_extra__")
+
+
 class JsonFieldsModel(Model):
     """Base of models with fields that hold any JSON: such a field is on the wire if and only if it was given.
 

@@ -12,6 +12,7 @@ import pytest
 from google.adk.events.event import Event as AdkEvent
 from google.adk.events.event_actions import EventActions, EventCompaction
 from google.adk.events.ui_widget import UiWidget
+from google.adk.models.cache_metadata import CacheMetadata
 from google.genai import types
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,6 +66,22 @@ def test_no_history_breaks_the_translator_and_every_payload_is_valid(history: li
         stamp = {"id": f"e{number}", "seq": number, "session_id": "s", "timestamp": "2026-01-31T12:00:00.000Z"}
         text = item.model_copy(update=stamp).to_wire_json()
         assert parse_event(text.encode("utf-8")).to_wire_json() == text
+
+
+@given(histories())
+def test_what_is_set_in_an_event_after_it_was_made_is_told_too(history: list[AdkEvent]) -> None:
+    for made in history:
+        plain = AdkEvent(author=made.author)
+        for name in sorted(made.model_fields_set - {"actions"}):
+            setattr(plain, name, getattr(made, name))
+        for name in sorted(made.actions.model_fields_set):
+            kept = getattr(plain.actions, name)
+            if isinstance(kept, dict):
+                kept |= getattr(made.actions, name)  # a state delta is filled in place, as a tool's context does
+            else:
+                setattr(plain.actions, name, getattr(made.actions, name))
+        plain.id, plain.timestamp = made.id, made.timestamp
+        assert Translator().feed(plain) == Translator().feed(made)
 
 
 @given(histories())
@@ -727,6 +744,62 @@ def test_everything_the_contract_has_no_type_for_is_custom() -> None:
     assert found["custom_metadata"] == {"trace": 1}
     assert found["output"] == {"n": 1}
     assert "citation" in found
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "kind"),
+    [
+        ("output", {"n": 1}, "output"),
+        ("grounding_metadata", types.GroundingMetadata(web_search_queries=["q"]), "grounding"),
+        ("citation_metadata", types.CitationMetadata(), "citation"),
+        ("logprobs_result", types.LogprobsResult(), "logprobs"),
+        ("avg_logprobs", -0.5, "logprobs"),
+        ("input_transcription", types.Transcription(text="a"), "transcription"),
+        ("output_transcription", types.Transcription(text="a"), "transcription"),
+        ("cache_metadata", CacheMetadata(fingerprint="f", contents_count=1), "context_cache"),
+        ("voice_activity", types.VoiceActivity(), "voice_activity"),
+        ("go_away", types.LiveServerGoAway(time_left="1s"), "go_away"),
+        ("live_session_resumption_update", types.LiveServerSessionResumptionUpdate(), "session_resumption"),
+        ("custom_metadata", {"trace": 1}, "custom_metadata"),
+        ("turn_complete", True, "response_state"),
+        ("turn_complete_reason", types.TurnCompleteReason.NEED_MORE_INPUT, "response_state"),
+        ("interaction_id", "i", "response_state"),
+        ("environment_id", "e", "response_state"),
+        ("live_session_id", "l", "response_state"),
+        ("actions", EventActions(route="left"), "route"),
+        ("actions", EventActions(rewind_before_invocation_id="i"), "rewind"),
+        ("actions", EventActions(set_model_response={"a": 1}), "structured_output"),
+        ("actions", EventActions(render_ui_widgets=[UiWidget(id="w", provider="mcp")]), "ui_widget"),
+        ("actions", EventActions(artifact_delta={"f": 1}), "artifact_delta"),
+        (
+            "actions",
+            EventActions(
+                compaction=EventCompaction(start_timestamp=1.0, end_timestamp=2.0, compacted_content=types.Content())
+            ),
+            "compaction",
+        ),
+    ],
+)
+def test_a_field_that_an_event_has_alone_is_told(field: str, value: object, kind: str) -> None:
+    fields: dict[str, Any] = {field: value}
+    assert [item.kind for item in all_of(Custom, feed(event(**fields)))] == [kind]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "mark"),
+    [
+        ("turn_complete", True, "turnComplete"),
+        ("turn_complete_reason", types.TurnCompleteReason.NEED_MORE_INPUT, "turnCompleteReason"),
+        ("interaction_id", "i", "interactionId"),
+        ("interaction_status", types.InteractionStatus.IDLE, "interactionStatus"),
+        ("environment_id", "e", "environmentId"),
+        ("live_session_id", "l", "liveSessionId"),
+    ],
+)
+def test_a_state_of_the_response_is_in_the_meta_of_what_it_says(field: str, value: object, mark: str) -> None:
+    fields: dict[str, Any] = {field: value}
+    message = only(Message, feed(said("a", **fields)))
+    assert mark in (message.meta or {})["adk"]
 
 
 def test_where_an_event_comes_from_is_in_its_meta() -> None:

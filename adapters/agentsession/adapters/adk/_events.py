@@ -19,11 +19,44 @@ from agentsession.protocol import REDACTED, Custom, Error, Event, JsonError, Ses
 
 if TYPE_CHECKING:
     from google.adk.events.event import Event as AdkEvent
+    from google.adk.events.event_actions import EventActions
 
 __all__ = ["action_events", "code_of", "error_event", "lone_marks", "marks_of", "problem_event", "usage_event"]
 
 _INTERNAL_STATE = "_adk"
 _INTERNAL_METADATA = ("__adk_internal_", "agentsession_")
+
+# Most events have none of these. What was never given to a model is not in its set of fields, and one look at that set
+# is quicker than one at each of them. (What is changed in place, such as a state delta, is not in it: it is read.)
+_RESPONSE_FIELDS = frozenset(
+    {
+        "turn_complete",
+        "turn_complete_reason",
+        "interaction_id",
+        "interaction_status",
+        "environment_id",
+        "live_session_id",
+    }
+)
+_RARE_ACTIONS = frozenset(
+    {"compaction", "rewind_before_invocation_id", "route", "render_ui_widgets", "set_model_response"}
+)
+_RARE_FIELDS = frozenset(
+    {
+        "output",
+        "grounding_metadata",
+        "citation_metadata",
+        "logprobs_result",
+        "avg_logprobs",
+        "input_transcription",
+        "output_transcription",
+        "cache_metadata",
+        "voice_activity",
+        "go_away",
+        "live_session_resumption_update",
+        "custom_metadata",
+    }
+)
 
 
 def code_of(value: object) -> str | None:
@@ -58,7 +91,8 @@ def marks_of(event: AdkEvent) -> dict[str, Any]:
         marks["finishReason"] = finish
     if event.model_version and event.usage_metadata is None:  # else the usage says it
         marks["modelVersion"] = event.model_version
-    marks |= _response_marks(event)
+    if not _RESPONSE_FIELDS.isdisjoint(event.__pydantic_fields_set__):
+        marks |= _response_marks(event)
     for key, value in marks.items():
         if type(value) is str:
             marks[key] = value if value.isascii() else repair_text(value)
@@ -153,11 +187,12 @@ def problem_event(what: str, problems: list[str], common: Mapping[str, Any]) -> 
 
 def with_marks(common: Mapping[str, Any], **marks: Any) -> dict[str, Any]:
     """A copy of ``common``, and of the ``_meta.adk`` in it, with more entries there; those of ``None`` are left out."""
-    adk = dict(common["meta"]["adk"])
-    for key, value in marks.items():
-        if value is not None:
-            adk[key] = value
-    return {**common, "meta": {"adk": adk}}
+    adk = common["meta"]["adk"].copy()
+    if marks:
+        adk |= {key: value for key, value in marks.items() if value is not None}
+    fields = dict(common)
+    fields["meta"] = {"adk": adk}
+    return fields
 
 
 def action_events(event: AdkEvent, common: Mapping[str, Any]) -> Iterator[Event]:
@@ -167,17 +202,10 @@ def action_events(event: AdkEvent, common: Mapping[str, Any]) -> Iterator[Event]
         yield from _state(actions.state_delta, common)
     if actions.artifact_delta:
         yield from _custom("artifact_delta", actions.artifact_delta, common)
-    if actions.compaction is not None:
-        yield from _compaction(actions.compaction, common)
-    if actions.rewind_before_invocation_id:
-        rewound = {"beforeInvocationId": actions.rewind_before_invocation_id}
-        yield from _custom("rewind", rewound, common)
-    if actions.route is not None:
-        yield from _custom("route", actions.route, common)
-    for widget in actions.render_ui_widgets or ():
-        yield from _custom("ui_widget", widget, common)
-    if actions.set_model_response is not None:
-        yield from _custom("structured_output", actions.set_model_response, common)
+    if not _RARE_ACTIONS.isdisjoint(actions.__pydantic_fields_set__):
+        yield from _rare_actions(actions, common)
+    if _RARE_FIELDS.isdisjoint(event.__pydantic_fields_set__):
+        return
     if event.output is not None:
         yield from _custom("output", event.output, common)
     if event.partial:
@@ -203,6 +231,20 @@ def action_events(event: AdkEvent, common: Mapping[str, Any]) -> Iterator[Event]
         metadata = {key: value for key, value in given if not str(key).startswith(_INTERNAL_METADATA)}
         if metadata:
             yield from _custom("custom_metadata", metadata, common)
+
+
+def _rare_actions(actions: EventActions, common: Mapping[str, Any]) -> Iterator[Event]:
+    if actions.compaction is not None:
+        yield from _compaction(actions.compaction, common)
+    if actions.rewind_before_invocation_id:
+        rewound = {"beforeInvocationId": actions.rewind_before_invocation_id}
+        yield from _custom("rewind", rewound, common)
+    if actions.route is not None:
+        yield from _custom("route", actions.route, common)
+    for widget in actions.render_ui_widgets or ():
+        yield from _custom("ui_widget", widget, common)
+    if actions.set_model_response is not None:
+        yield from _custom("structured_output", actions.set_model_response, common)
 
 
 def _state(delta: Mapping[str, Any], common: Mapping[str, Any]) -> Iterator[Event]:

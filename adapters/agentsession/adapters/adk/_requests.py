@@ -299,7 +299,8 @@ def is_failure(response: object) -> bool:
         return False
     if response.get("isError") is True or response.get("is_error") is True:
         return True
-    return response.get("error") not in (None, False, "", [], {})
+    error = response.get("error")
+    return error is not None and error not in (False, "", [], {})
 
 
 def result_body(data: Any) -> dict[str, Any]:

@@ -261,9 +261,16 @@ class Translator:
     def _agent_event(self, event: AdkEvent, common: dict[str, Any]) -> list[Event]:
         parts = _parts(event)
         problems: list[str] = []
-        content = visible_parts(parts, problems)
-        answers = any(part.function_response is not None for part in parts)
-        calls = [part for part in parts if part.function_call is not None]
+        content: list[ContentPart] = []
+        calls: list[types.Part] = []
+        answers = False
+        for part in parts:
+            if part.function_call is not None:
+                calls.append(part)
+            elif part.function_response is not None:
+                answers = True
+            else:
+                content += visible_parts((part,), problems)
         code = reports_error(event)
         out: list[Event] = []
 
@@ -282,7 +289,8 @@ class Translator:
         elif content:
             message_id = (buffer.message_id if buffer is not None else "") or self._message_id(event.id)
             out.append(Message(message_id=message_id, content=content, interrupted=interrupted, **common))
-        self._said = self._said or bool(calls) or any(not _is_thought(part) for part in content)
+        if not self._said:
+            self._said = bool(calls) or any(not _is_thought(part) for part in content)
         if problems:
             out.append(problem_event("the message", problems, common))
 

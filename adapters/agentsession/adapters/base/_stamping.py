@@ -12,15 +12,22 @@ from __future__ import annotations
 import functools
 from typing import Any, TypeVar
 
+from pydantic import BaseModel
+
 from agentsession.protocol import Event, Message, Text, Thought, check_json
 
 __all__ = ["delta", "delta_template", "restamp", "stamp", "unvalidated"]
 
 E = TypeVar("E", bound=Event)
+M = TypeVar("M", bound=BaseModel)
 
 _STAMPS = frozenset({"id", "seq", "timestamp", "session_id", "stream_id", "turn_id", "agent_id", "thread_id", "source"})
-_set = object.__setattr__
 _new: Any = object.__new__  # its type wants a class that takes no fields
+# The slots' own setters: ``object.__setattr__`` looks each of them up again, for every event.
+_set_fields: Any = BaseModel.__dict__["__dict__"].__set__
+_set_given: Any = BaseModel.__dict__["__pydantic_fields_set__"].__set__
+_set_extra: Any = BaseModel.__dict__["__pydantic_extra__"].__set__
+_set_private: Any = BaseModel.__dict__["__pydantic_private__"].__set__
 
 
 def stamp(
@@ -66,7 +73,7 @@ def unvalidated(kind: type[E], fields: dict[str, Any]) -> E:
     nobody else's. Validating costs more than translating a call.
     """
     defaults, lists = _defaults(kind)
-    values = {**defaults, **fields}
+    values = defaults | fields
     for name in lists:
         if name not in fields:
             values[name] = []
@@ -81,12 +88,12 @@ def _defaults(kind: type[Event]) -> tuple[dict[str, Any], list[str]]:
     return {name: field.default for name, field in fields.items()}, lists
 
 
-def _build(kind: type[E], fields: dict[str, Any], given: set[str], extra: dict[str, Any] | None) -> E:
-    made = kind.__new__(kind)
-    _set(made, "__dict__", fields)
-    _set(made, "__pydantic_fields_set__", given)
-    _set(made, "__pydantic_extra__", extra)
-    _set(made, "__pydantic_private__", None)
+def _build(kind: type[M], fields: dict[str, Any], given: set[str], extra: dict[str, Any] | None) -> M:
+    made: M = _new(kind)
+    _set_fields(made, fields)
+    _set_given(made, given)
+    _set_extra(made, extra)
+    _set_private(made, None)
     return made
 
 
@@ -131,22 +138,13 @@ def delta(template: dict[str, Any], kind: str, text: str, index: int, seq: int, 
     sets that say which fields were given.
     """
     part_type, part_fields = _PARTS[kind]
-    part = _new(part_type)
     fields = part_fields.copy()
     fields["text"] = text
-    _set(part, "__dict__", fields)
-    _set(part, "__pydantic_fields_set__", _PART_GIVEN)
-    _set(part, "__pydantic_extra__", _NO_EXTRA)
-    _set(part, "__pydantic_private__", None)
+    part = _build(part_type, fields, _PART_GIVEN, _NO_EXTRA)
     fields = template.copy()
     fields["id"] = f"e{seq}"
     fields["seq"] = seq
     fields["timestamp"] = timestamp
     fields["index"] = index
     fields["content"] = [part]
-    made: Message = _new(Message)
-    _set(made, "__dict__", fields)
-    _set(made, "__pydantic_fields_set__", _DELTA_GIVEN)
-    _set(made, "__pydantic_extra__", _NO_EXTRA)
-    _set(made, "__pydantic_private__", None)
-    return made
+    return _build(Message, fields, _DELTA_GIVEN, _NO_EXTRA)
