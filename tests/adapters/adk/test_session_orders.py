@@ -14,6 +14,7 @@ from google.adk.tools._request_input_tool import request_input
 from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.tool_context import ToolContext
 from tests.adapters.adk.driving import Driven, agent, assert_valid_history, driven, history, host_tool, verify
+from tests.adapters.adk.test_recent_history import LONG, put, small_talk
 
 from agentsession.adapters.adk import AdkExecutor, call, calls, say
 from agentsession.protocol import (
@@ -21,6 +22,7 @@ from agentsession.protocol import (
     ExecutionOptions,
     MemoryRecordStore,
     OpenOptions,
+    ToolRequest,
     accept,
     grant,
     result,
@@ -106,7 +108,7 @@ async def outcome(order: tuple[str, ...], split: tuple[int, ...], **executor: An
         while turn.reason == "input_required":  # what ``ask`` asks once it was granted
             turn = await desk.stream(accept(_question(desk, "ask")))
         assert_valid_history(root.model)
-        return turn.reason, turn.texts, sorted(history(root.model)), sorted(ran.calls, key=str), desk.responses()
+        return turn.reason, turn.texts, history(root.model), sorted(ran.calls, key=str), desk.responses()
 
 
 def assert_whole(made: Any) -> None:
@@ -184,7 +186,7 @@ async def outcome_over_restarts(order: tuple[str, ...], split: tuple[int, ...], 
             turn = await desk.stream(accept(_question(desk, "ask")))
         model = next(model for model in reversed(visit.models) if model.requests)
         assert_valid_history(model)
-        return turn.reason, turn.texts, sorted(history(model)), sorted(ran.calls, key=str), desk.responses()
+        return turn.reason, turn.texts, history(model), sorted(ran.calls, key=str), desk.responses()
 
 
 @pytest.mark.rule("TOOL-07", "TOOL-08", "PER-01", "HITL-03", "HITL-04")
@@ -198,3 +200,46 @@ async def test_every_order_of_answers_has_one_outcome_when_the_process_ends_betw
     for number, order in enumerate(orders):
         made = await outcome_over_restarts(order, split, tmp_path / f"{number}.db", how)
         assert made == expected, order
+
+
+def tell(n: int) -> str:
+    """Tell."""
+    return f"tell {n}"
+
+
+@pytest.mark.rule("TOOL-07", "TOOL-11", "PER-01")
+@pytest.mark.parametrize("parked", [False, True])
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("order", [(1, 2, 3, 4), (2, 1, 4, 3), (4, 3, 2, 1)], ids=str)
+async def test_a_model_reads_the_results_of_a_step_in_the_order_of_its_calls(
+    order: tuple[int, ...], restarts: bool, parked: bool, tmp_path: Path
+) -> None:
+    """ADK shows the model none of the ids that it made itself: by their order alone it knows whose a result is."""
+    service, store = SqliteSessionService(str(tmp_path / "adk.db")), MemoryRecordStore()
+    made = [call("look", {"n": 1}), call("tell", {"n": 2}), call("look", {"n": 3}), call("tell", {"n": 4})]
+    root = agent(calls(*made), say("done"), say("and again"), tools=[tell])
+    options = OpenOptions(session_id="s1", execution=ExecutionOptions(tools=[host_tool("look")]))
+
+    @asynccontextmanager
+    async def visit(*, opens: bool = False) -> AsyncIterator[Driven]:
+        async with AdkExecutor(root, session_service=service, store=store, parked=parked) as executor:
+            yield Driven(executor, await (executor.open(options) if opens else executor.load("s1", options)))
+
+    def given(desk: Driven, n: int) -> Answer:
+        (asked,) = [item for item in desk.session.pending if isinstance(item, ToolRequest) and item.args == {"n": n}]
+        return grant(asked.request_id) if asked.name == "tell" else result(asked.request_id, f"look {n}")
+
+    async with visit(opens=True) as desk:
+        await desk.stream("go")
+        for n in () if restarts else order:
+            await desk.stream(given(desk, n))
+    for n in order if restarts else ():
+        async with visit() as desk:
+            await desk.stream(given(desk, n))
+    async with visit() as desk:
+        await put(desk, small_talk(LONG))  # the step is among the older events, which are kept apart
+        assert (await desk.stream("once more")).texts == ["and again"]
+    for shown in (history(root.model, 1), history(root.model, 2)):
+        results = [text for kind, text in shown if kind.startswith("result")]
+        assert results == [f'{{"result": "{name} {n}"}}' for n, name in enumerate(("look", "tell") * 2, 1)]
+        assert "None" in shown[1][0]

@@ -43,8 +43,8 @@ async def _contents(name: str, events: list[Event], *, thoughts: bool = False) -
     return request.contents
 
 
-def _nothing(contents: object) -> None:
-    del contents
+def _nothing(contents: object, events: object) -> None:
+    del contents, events
 
 
 async def _parts_are_the_whole(history: History, events: list[Event], thoughts: bool) -> None:

@@ -6,7 +6,7 @@ May import: ``agentsession.protocol``, the modules beside it, google.adk.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from google.adk.agents.callback_context import CallbackContext
@@ -16,6 +16,7 @@ from google.adk.models.llm_response import LlmResponse
 from google.genai import types
 
 from agentsession.adapters.adk._brackets import agent_key
+from agentsession.adapters.adk._call_order import put_in_order
 from agentsession.adapters.adk._catch_up import MESSAGE
 from agentsession.adapters.adk._elicit import INLINE_INPUT, INPUT
 from agentsession.adapters.adk._errors import is_error
@@ -94,9 +95,9 @@ class ModelCalls:
         self._offer_host_tools(request, parked=parked)
         if INPUT in request.tools_dict and not parked:
             request.tools_dict[INLINE_INPUT] = InlineInput()
-        _as_offered(request.contents)
+        _as_shown(request.contents, context.session.events)
         keep_open(request.tools_dict)
-        await put_older(context, request, prepare=_as_offered, copies=live.hooks is not None)
+        await put_older(context, request, prepare=_as_shown, copies=live.hooks is not None)
         state.know_tools(context.agent_name, request.tools_dict.values())
         model = state.model_of(live.ctx.options)
         if model is not None:
@@ -279,8 +280,10 @@ def _rename_calls(contents: Iterable[types.Content], name: str, to: str) -> None
                 part.function_response = part.function_response.model_copy(update={"name": to})
 
 
-def _as_offered(contents: Iterable[types.Content]) -> None:
-    """The model knows the tool that asks a person by the name that it was offered under."""
+def _as_shown(contents: Sequence[types.Content], events: Sequence[AdkEvent]) -> None:
+    """What ADK made of the events as the model is to see it: each step's results in the order of its calls, and the
+    tool that asks a person under the name that it was offered under."""
+    put_in_order(contents, events)
     _rename_calls(contents, INLINE_INPUT, INPUT)
 
 

@@ -16,7 +16,7 @@ made of the recent part before anybody else sees the request.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from google.adk.agents.callback_context import CallbackContext
@@ -104,7 +104,7 @@ class History:
         async for _ in adk_contents.run_async(context.model_copy(update={"session": session}), request):
             pass
         older = request.contents[:-1]
-        prepare(older)
+        prepare(older, events)
         made.contents += older
         made.cut = cut
         made.ends[cut] = len(made.contents)
@@ -205,7 +205,8 @@ class WindowedSession(Session):
             self._cut = history.cut
 
 
-Prepare = Callable[[Iterable[types.Content]], None]
+Prepare = Callable[[Sequence[types.Content], Sequence[AdkEvent]], None]
+"""Takes contents, and the events that they were made of."""
 
 
 async def put_older(context: CallbackContext, request: LlmRequest, *, prepare: Prepare, copies: bool) -> None:
