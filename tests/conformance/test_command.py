@@ -114,3 +114,46 @@ def test_the_installed_command_finds_it() -> None:
         timeout=120,
     )
     assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["Core 1/1"]), done.stderr
+
+
+def test_sequences_at_random_are_told_beside_the_levels(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT))
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = conform(capsys, HARNESS, rule=["LIFE-05"], random=2, as_json=True)
+    (extra,) = json.loads(out)["extras"]
+    assert (code, extra["name"], extra["good"]) == (0, "random", True)
+    assert extra["summary"].startswith("2 sequences at random, ")
+    assert list(tmp_path.iterdir()) == [], "it leaves something where it was called"
+
+
+def test_a_sequence_that_breaks_a_rule_is_exit_code_1_and_says_how_to_see_it_again(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, out, _ = conform(
+        capsys, "tests.conformance.broken.control:RefusesAnAbortOfNothing", rule=["CTL-02"], random=3
+    )
+    assert code == 1
+    assert "CTL-02 broke (seed 1)" in out
+    assert "-k CTL-02 --seed 1 --random 3" in out
+
+
+def test_a_process_is_killed_as_often_as_was_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    server = f"{sys.executable} -W ignore -m agentsession.conformance.stdio.server {HARNESS}"
+    code, out, _ = conform(capsys, stdio=server, rule=["LIFE-05"], kills=1, as_json=True)
+    (extra,) = json.loads(out)["extras"]
+    assert (code, extra["name"], extra["good"]) == (0, "kills", True)
+    assert extra["summary"].startswith("1 kills in ")
+
+
+def test_an_executor_in_this_process_cannot_be_killed_for_real(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = conform(capsys, HARNESS, rule=["LIFE-05"], kills=1)
+    assert code == 2
+    assert "--kills with --stdio COMMAND" in err
+
+
+def test_extras_of_a_harness_that_breaks_are_not_tried(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = conform(capsys, stdio="no-such-program-here", rule=["LIFE-05"], random=1, kills=1)
+    assert code == 6
+    assert "HARNESS ERROR LIFE-05" in out

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
 import pytest
+from tests.conformance.broken.control import RefusesAnAbortOfNothing
+from tests.conformance.harnesses.scripted import harness as scripted
 from tests.conformance.reports import report_of
 
+from agentsession.conformance.harness import Harness
 from agentsession.conformance.results import Status
 from agentsession.conformance.suite import ExecutorConformance
 
@@ -29,3 +36,41 @@ def test_a_verdict_becomes_the_outcome_of_its_test(status: Status, outcome: type
     with pytest.raises(outcome, match="it broke"):
         Stub().test_rule("CTL-01")
     Stub().test_rule("CTL-02")
+
+
+class Random(ExecutorConformance):
+    """A class whose executor breaks CTL-02 in nearly every sequence."""
+
+    harness: ClassVar[Harness] = RefusesAnAbortOfNothing()
+    sequences = 3
+
+
+def test_a_sequence_at_random_that_breaks_a_rule_fails_its_test_and_is_shown() -> None:
+    with pytest.raises(pytest.fail.Exception, match=r"FAIL CTL-02[\s\S]* 1  abort\(\)"):
+        Random().test_driven_at_random()
+
+
+class Known(Random):
+    expected: ClassVar[Mapping[str, str] | Path | None] = {"CTL-02": "on the list"}
+
+
+def test_a_rule_that_is_known_to_fail_may_fail_at_random() -> None:
+    with pytest.raises(pytest.xfail.Exception, match="on the list"):
+        Known().test_driven_at_random()
+
+
+class Right(Random):
+    harness = scripted
+
+
+def test_sequences_that_break_nothing_pass() -> None:
+    Right().test_driven_at_random()
+
+
+class Quiet(Random):
+    sequences = 0
+
+
+def test_no_sequences_are_tried_where_none_are_wanted() -> None:
+    with pytest.raises(pytest.skip.Exception):
+        Quiet().test_driven_at_random()

@@ -39,7 +39,9 @@ def command(
     rule: Annotated[
         list[str] | None, typer.Option("--rule", "-k", metavar="ID", help="Try this rule alone; repeatable.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the order of the scenarios.")] = 1,
+    seed: Annotated[int, typer.Option(help="Of all that is left to chance.")] = 1,
+    random: Annotated[int, typer.Option(metavar="N", min=0, help="Try N sequences of steps at random, too.")] = 0,
+    kills: Annotated[int, typer.Option(metavar="N", min=0, help="With --stdio: kill the process N times, too.")] = 0,
     expected: Annotated[
         str | None, typer.Option(metavar="FILE", help="TOML: rules that are known to fail, each with the reason.")
     ] = None,
@@ -59,7 +61,8 @@ def command(
     6: the harness broke.
     """
     try:
-        code = _conform(target, stdio, rule or [], seed, expected, level, as_json, html, junit, badge, verbose)
+        tried = (seed, random, kills)
+        code = _conform(target, stdio, rule or [], tried, expected, level, as_json, html, junit, badge, verbose)
     except AgentSessionError as error:
         sys.stderr.write(f"{error}\n")
         raise SystemExit(_USAGE) from None
@@ -70,7 +73,7 @@ def _conform(
     target: str,
     stdio: str | None,
     rules: list[str],
-    seed: int,
+    tried: tuple[int, int, int],
     expected: str | None,
     level: str | None,
     as_json: bool,
@@ -82,6 +85,7 @@ def _conform(
     import anyio
 
     from agentsession.conformance.expected import load_expected
+    from agentsession.conformance.extras import try_extras
     from agentsession.conformance.runner import run
 
     strange = [rule for rule in rules if rule not in RULES]
@@ -91,8 +95,13 @@ def _conform(
     harness = _harness(target, stdio)
     known = load_expected(Path(expected)) if expected is not None else None
     name = target or harness.name
-    report = anyio.run(lambda: run(harness, target=name, rules=rules or None, seed=seed, expected=known, level=wanted))
-    again = _again(target if stdio is None else f"--stdio {shlex.quote(stdio)}", seed)
+    seed, sequences, kills = tried
+    chosen = rules or None
+    extras = try_extras(harness, sequences=sequences, kills=kills, seed=seed, rules=chosen)
+    report = anyio.run(
+        lambda: run(harness, target=name, rules=chosen, seed=seed, expected=known, level=wanted, extras=extras)
+    )
+    again = _again(target if stdio is None else f"--stdio {shlex.quote(stdio)}", tried)
     _write_files(report, again, html=html, junit=junit, badge=badge)
     if as_json:
         from agentsession.conformance.report.document import document
@@ -148,9 +157,12 @@ def _words(stdio: str) -> list[str]:
     return words
 
 
-def _again(target: str, seed: int) -> str:
+def _again(target: str, tried: tuple[int, int, int]) -> str:
     """The command that tries one rule again, with ``{rule}`` for its id. ``target``: as it was typed."""
-    return f"agentsession conform {target.replace('{', '{{').replace('}', '}}')} -k {{rule}} --seed {seed}"
+    seed, sequences, kills = tried
+    more = (f" --random {sequences}" if sequences else "") + (f" --kills {kills}" if kills else "")
+    named = target.replace("{", "{{").replace("}", "}}")
+    return f"agentsession conform {named} -k {{rule}} --seed {seed}{more}"
 
 
 def _write_files(report: Report, again: str, *, html: str | None, junit: str | None, badge: str | None) -> None:

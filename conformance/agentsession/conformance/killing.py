@@ -58,9 +58,11 @@ from agentsession.protocol import (
     result,
 )
 
-__all__ = ["KilledSession", "Plan"]
+__all__ = ["KilledSession", "Plan", "is_kept"]
 
 _TURNS: Final = 2
+_RAN: Final = ("completed", "failed")
+"""The statuses of a response that holds a result."""
 _LIFE_S: Final = 60.0
 """A life takes a fraction of a second; one that is not over by then waits for something that will not come."""
 
@@ -302,7 +304,7 @@ class KilledSession:
         assert self._session_id is not None
         self._seen.with_record(self._session_id, record)
         for applied in self._applied:
-            if not _is_kept(applied.answer, record):
+            if not is_kept(applied.answer, record):
                 how = "stream()" if applied.by_stream else "respond()"
                 said = f"a {applied.answer.kind} that {how} had applied is not in the record"
                 raise Break("PER-02", said, evidence_of(_about(record, applied.answer.request_id)))
@@ -360,7 +362,7 @@ def _about(record: Iterable[Event], request_id: str) -> list[Event]:
     return [event for event in record if getattr(event, "request_id", None) == request_id]
 
 
-def _is_kept(answer: Answer, record: Iterable[Event]) -> bool:
+def is_kept(answer: Answer, record: Iterable[Event]) -> bool:
     """Whether the record has what an answer leaves in it."""
     about = _about(record, answer.request_id)
     if isinstance(answer, ToolGrant):
@@ -368,5 +370,6 @@ def _is_kept(answer: Answer, record: Iterable[Event]) -> bool:
     if isinstance(answer, ElicitationAnswer):
         return any(event.action == answer.action for event in of(about, ElicitationResponse))
     if isinstance(answer, ToolResult):
-        return any(event.data == answer.data and event.status == "completed" for event in of(about, ToolResponse))
+        said = (answer.data, answer.is_error)
+        return any((event.data, event.is_error) == said and event.status in _RAN for event in of(about, ToolResponse))
     return any(event.status == "denied" for event in of(about, ToolResponse))

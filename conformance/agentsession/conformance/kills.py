@@ -18,7 +18,7 @@ from typing import Final
 
 from agentsession.conformance.engine import Break
 from agentsession.conformance.killing import KilledSession, Plan
-from agentsession.conformance.results import Result, Status
+from agentsession.conformance.results import Extra, Result, Status
 from agentsession.conformance.runner import describe
 from agentsession.conformance.stdio.harness import StdioHarness
 
@@ -51,6 +51,12 @@ class KillReport:
     @property
     def is_good(self) -> bool:
         return all(result.status.is_good for result in self.results)
+
+    @property
+    def extra(self) -> Extra:
+        """The same as a part of a report of the suite."""
+        refused = [result.message for result in self.results if result.status is Status.NOT_APPLICABLE]
+        return Extra("kills", refused[0] if refused else str(self), self.results)
 
     def __str__(self) -> str:
         failed = sum(result.status is Status.FAIL for result in self.results)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from agentsession.protocol import RULES, AgentDescriptor, Level, Rule
 
-__all__ = ["LEVELS", "Evidence", "LevelScore", "Report", "Result", "Status"]
+__all__ = ["LEVELS", "Evidence", "Extra", "LevelScore", "Report", "Result", "Status"]
 
 LEVELS: Final[tuple[Level, ...]] = ("core", "interactive", "durable", "full")
 """The levels, each of which asks for the ones before."""
@@ -103,6 +103,22 @@ class LevelScore:
         return f"{self.level.capitalize()} {self.passed}/{self.applicable}"
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Extra:
+    """What was tried beside the scenarios: sequences of steps at random, or kills."""
+
+    name: str
+    """``random`` or ``kills``."""
+    summary: str
+    """What was tried, and what came of it, in one line."""
+    results: tuple[Result, ...] = ()
+    """What it has found. A failure here is one of the rule, whatever the scenarios say."""
+
+    @property
+    def is_good(self) -> bool:
+        return all(result.status.is_good for result in self.results)
+
+
 @dataclasses.dataclass(frozen=True)
 class Report:
     """One run of the suite over one executor."""
@@ -118,6 +134,8 @@ class Report:
     """Of the contract."""
     wanted: Level | None = None
     """The level that the executor must reach, where one was asked for."""
+    extras: tuple[Extra, ...] = ()
+    """What was tried beside the scenarios; what it found is in the results too."""
 
     def scores(self) -> list[LevelScore]:
         """Every level, also those of which nothing applies."""

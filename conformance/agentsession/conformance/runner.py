@@ -14,7 +14,7 @@ import importlib
 import random
 import time
 import traceback
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +23,7 @@ import anyio
 from agentsession.conformance.engine import Break, evidence_of
 from agentsession.conformance.harness import CannotPlay, Harness
 from agentsession.conformance.probes import probe
-from agentsession.conformance.results import Evidence, Report, Result, Status, rules_of
+from agentsession.conformance.results import Evidence, Extra, Report, Result, Status, rules_of
 from agentsession.conformance.scene import SCENARIOS, HarnessBroke, NotApplicable, Scenario, Scene, scene_of
 from agentsession.conformance.script import Say
 from agentsession.conformance.stage import NotReached
@@ -38,7 +38,7 @@ from agentsession.protocol import (
     StreamActive,
 )
 
-__all__ = ["all_scenarios", "describe", "run", "run_scenario"]
+__all__ = ["all_scenarios", "alone", "describe", "judged", "run", "run_scenario"]
 
 _LIMIT_S: Final = 20.0
 """A scenario takes milliseconds; one that is not over by then waits for something that will not come."""
@@ -62,7 +62,7 @@ async def describe(harness: Harness) -> AgentDescriptor:
         async with scene_of(harness) as scene:
             return (await scene.stage([Say(text="hello")])).executor.descriptor
     except BaseExceptionGroup as group:
-        raise _alone(group) from None
+        raise alone(group) from None
 
 
 async def run_scenario(chosen: Scenario, harness: Harness, *, seed: int = 0, limit_s: float = _LIMIT_S) -> list[Result]:
@@ -76,16 +76,16 @@ async def run_scenario(chosen: Scenario, harness: Harness, *, seed: int = 0, lim
                     await chosen.play(scene)
                     own = [Result(rule, Status.PASS, scenario=chosen.name) for rule in chosen.rules]
                 except Exception as error:  # noqa: BLE001  # whatever it is, it is a verdict
-                    own = _judge(chosen, _alone(error))
+                    own = judged(chosen.rules, alone(error))
                 records = await scene.finish(complete=own[0].status is not Status.FAIL)
             if limit.cancelled_caught:
                 own = [_stuck(chosen, scene, limit_s)]
     except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001  # as above, raised as the executor was left
-        own = own if own and own[0].status is Status.FAIL else _judge(chosen, _alone(error))
+        own = own if own and own[0].status is Status.FAIL else judged(chosen.rules, alone(error))
     return _named(chosen, own, records)
 
 
-def _alone(error: BaseException) -> Exception:
+def alone(error: BaseException) -> Exception:
     """The first exception of a group; the group of a task group holds what one executor raised as it was left."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
@@ -102,15 +102,15 @@ def _named(chosen: Scenario, own: list[Result], records: list[Result]) -> list[R
     return [dataclasses.replace(result, scenario=chosen.name) for result in [*own, *records]]
 
 
-def _judge(chosen: Scenario, error: Exception) -> list[Result]:
-    """What an exception in a scenario says, and about whom."""
-    first = chosen.rules[0]
+def judged(rules: Sequence[str], error: Exception) -> list[Result]:
+    """What an exception in a scenario of these rules says, and about whom."""
+    first = rules[0]
     if isinstance(error, Break):
         return [Result(error.rule, Status.FAIL, error.message, error.evidence)]
     if isinstance(error, NotApplicable):
-        return [Result(rule, Status.NOT_APPLICABLE, str(error)) for rule in chosen.rules]
+        return [Result(rule, Status.NOT_APPLICABLE, str(error)) for rule in rules]
     if isinstance(error, CannotPlay):
-        return [Result(rule, Status.NOT_RUN, str(error)) for rule in chosen.rules]
+        return [Result(rule, Status.NOT_RUN, str(error)) for rule in rules]
     if isinstance(error, NotReached):
         return [Result(first, Status.FAIL, error.message, error.evidence)]
     if isinstance(error, HarnessBroke):
@@ -146,6 +146,7 @@ async def run(
     seed: int = 0,
     expected: Mapping[str, str] | None = None,
     level: Level | None = None,
+    extras: Sequence[Extra] = (),
     heard: Callable[[Scenario, list[Result]], None] | None = None,
 ) -> Report:
     """Run the suite.
@@ -157,10 +158,12 @@ async def run(
         seed: Of the order of the scenarios.
         expected: Rule ids that are known to fail, with the reason for each.
         level: What the executor must reach for the report to be good; makes sense only with all rules.
+        extras: What was tried beside the scenarios: what it found broken has failed, also where ``rules`` are others.
         heard: Told of each scenario as it ends.
     """
     began = time.monotonic()
-    wanted = rules_of(rules)
+    found = [result for extra in extras for result in extra.results if not result.status.is_good]
+    wanted = rules_of(None if rules is None else {*rules, *(result.rule for result in found)})
     scenarios = [each for each in all_scenarios().values() if any(rule.id in each.rules for rule in wanted)]
     random.Random(seed).shuffle(scenarios)
     try:
@@ -169,7 +172,6 @@ async def run(
         broke = [Result(rule.id, Status.HARNESS_ERROR, str(error)) for rule in wanted]
         return _report(harness, target, None, broke, seed, began, level)
     declared = frozenset(descriptor.capabilities)
-    found: list[Result] = []
     for chosen in scenarios:
         if chosen.needs <= declared:
             results = await run_scenario(chosen, harness, seed=seed)
@@ -179,7 +181,7 @@ async def run(
     probed = {name: await probe(name, harness) for name in _probed(wanted, declared)}
     verdicts = [_verdict(rule, found, declared, probed) for rule in wanted]
     results = [_against(expected or {}, each) for each in verdicts]
-    return _report(harness, target, descriptor, results, seed, began, level)
+    return _report(harness, target, descriptor, results, seed, began, level, tuple(extras))
 
 
 def _report(
@@ -190,9 +192,10 @@ def _report(
     seed: int,
     began: float,
     level: Level | None,
+    extras: tuple[Extra, ...] = (),
 ) -> Report:
     name = target or harness.name or type(harness).__name__
-    return Report(name, descriptor, tuple(results), seed, time.monotonic() - began, PROTOCOL_VERSION, level)
+    return Report(name, descriptor, tuple(results), seed, time.monotonic() - began, PROTOCOL_VERSION, level, extras)
 
 
 def _probed(wanted: Iterable[Rule], declared: frozenset[str]) -> set[str]:

@@ -1,14 +1,15 @@
-"""The suite under pytest: one test for each rule.
+"""The suite under pytest: one test for each rule, and one for sequences of steps at random.
 
-For: authors of executors. Not for: coming to the verdicts (``runner.py``). Rules carried: none.
-May import: pytest, anyio, ``agentsession.protocol``, the modules beside it.
+For: authors of executors. Not for: coming to the verdicts (``runner.py``, ``machine.py``). Rules carried: none.
+May import: pytest, hypothesis, anyio, ``agentsession.protocol``, the modules beside it.
 
 ::
 
     class TestMyExecutor(ExecutorConformance):
         harness = MyHarness()
 
-The whole suite runs once for each class, at its first test; a test is the verdict on its rule.
+The whole suite runs once for each class, at its first test; a test is the verdict on its rule. The sequences are a test
+of their own.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import pytest
 
 from agentsession.conformance.expected import load_expected
 from agentsession.conformance.harness import Harness
+from agentsession.conformance.machine import drive_at_random
 from agentsession.conformance.report.terminal import failure
 from agentsession.conformance.results import Report, Status
 from agentsession.conformance.runner import run
@@ -38,16 +40,22 @@ class ExecutorConformance:
     expected: ClassVar[Mapping[str, str] | Path | None] = None
     """Rules that are known to fail, each with the reason, or the TOML file that says so."""
     seed: ClassVar[int] = 1
-    """Of the order of the scenarios."""
+    """Of the order of the scenarios, and of the sequences at random."""
+    sequences: ClassVar[int] = 20
+    """How many sequences of steps at random are tried; 0: none."""
     _report: ClassVar[Report | None] = None
 
     @classmethod
     def report(cls) -> Report:
         """The report of this class's run."""
         if cls._report is None:
-            expected = load_expected(cls.expected) if isinstance(cls.expected, Path) else cls.expected
+            expected = cls._known()
             cls._report = anyio.run(lambda: run(cls.harness, target=cls.__name__, seed=cls.seed, expected=expected))
         return cls._report
+
+    @classmethod
+    def _known(cls) -> Mapping[str, str]:
+        return load_expected(cls.expected) if isinstance(cls.expected, Path) else cls.expected or {}
 
     @pytest.mark.parametrize("rule", list(RULES))
     def test_rule(self, rule: str) -> None:
@@ -58,3 +66,14 @@ class ExecutorConformance:
             pytest.xfail(result.message)
         if not result.status.is_good:
             pytest.fail("\n".join(failure(result)), pytrace=False)
+
+    def test_driven_at_random(self) -> None:
+        if self.sequences == 0:
+            pytest.skip("no sequences at random are wanted")
+        found = drive_at_random(self.harness, sequences=self.sequences, seed=self.seed).result
+        if found is None:
+            return
+        reason = self._known().get(found.rule)
+        if reason is not None and found.status is Status.FAIL:
+            pytest.xfail(f"{found.rule}: {found.message} (expected: {reason})")
+        pytest.fail("\n".join(failure(found)), pytrace=False)

@@ -203,7 +203,7 @@ class Session:
         if after is None or self.fault.stride == 1:
             return after
         if after > self.last_seq:
-            return self.inner.last_seq + 1
+            return after
         place = self.executor.place(after)
         edited = self.edited(place)
         return place - 1 if edited and after < edited[-1].seq else place

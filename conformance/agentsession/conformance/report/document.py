@@ -61,6 +61,15 @@ class LevelDocument(_Data):
     good: bool
 
 
+class ExtraDocument(_Data):
+    """What was tried beside the scenarios."""
+
+    name: str
+    """``random``: sequences of steps at random. ``kills``: processes that were killed."""
+    summary: str
+    good: bool
+
+
 class ReportDocument(_Data):
     """One run of the conformance suite over one executor."""
 
@@ -76,6 +85,8 @@ class ReportDocument(_Data):
     wanted: str | None
     """The level that had to be reached, where one was asked for."""
     levels: list[LevelDocument]
+    extras: list[ExtraDocument]
+    """What they found broken has failed in the results, too."""
     descriptor: dict[str, Any] | None
     results: list[ResultDocument]
     """One for each rule, in the order of the table."""
@@ -96,6 +107,7 @@ def document(report: Report) -> ReportDocument:
             LevelDocument(level=score.level, passed=score.passed, applicable=score.applicable, good=score.is_good)
             for score in report.scores()
         ],
+        extras=[ExtraDocument(name=extra.name, summary=extra.summary, good=extra.is_good) for extra in report.extras],
         descriptor=report.descriptor.to_wire() if report.descriptor is not None else None,
         results=[
             ResultDocument(

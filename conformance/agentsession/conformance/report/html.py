@@ -65,6 +65,7 @@ def html(report: Report, *, again: str | None = None) -> str:
     title = escape(f"{report.target}: {report.headline() or 'nothing ran'}")
     levels = "".join(_level(score) for score in report.scores())
     missed = f'<p class="bad">{escape(report.misses)}</p>\n' if report.misses is not None else ""
+    extras = "".join(f"<p>{escape(f'{extra.name}: {extra.summary}')}</p>\n" for extra in report.extras)
     policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
     return f"""<!doctype html>
 <html lang="en">
@@ -79,7 +80,7 @@ def html(report: Report, *, again: str | None = None) -> str:
 <header>
 <h1>{escape(report.target)}</h1>
 <p>{levels}</p>
-{missed}<p>contract {escape(report.version)} · seed {report.seed} · {report.seconds:.1f} s
+{missed}{extras}<p>contract {escape(report.version)} · seed {report.seed} · {report.seconds:.1f} s
 <label>filter <input id=filter type=search></label></p>
 </header>
 <main>

@@ -33,6 +33,8 @@ def lines(report: Report, *, again: str | None = None, verbose: bool = False) ->
     width = max(len(score.level) for score in report.scores())
     for score in report.scores():
         yield f"  {score.level.capitalize():<{width}}  {_score(score)}"
+    for extra in report.extras:
+        yield f"  {extra.name:<{width}}  {extra.summary}"
     counts = [f"{status.value} {len(report.of(status))}" for status in Status if report.of(status)]
     yield f"  {'   '.join(counts)}"
     for status in _SHOWN:

@@ -1,0 +1,204 @@
+"""Executors driven at random: right ones pass, wrong ones are caught with the smallest sequence that shows it.
+
+The seeds are fixed; ``AGENTSESSION_SEQUENCES=200`` tries more sequences of each right executor, ``AGENTSESSION_SEED=2``
+others.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+from tests.conformance.broken import Broken, all_broken
+from tests.conformance.harnesses import adk, scripted
+from tests.conformance.harnesses.node import harness as node
+from tests.conformance.harnesses.node import needs_node
+
+from agentsession.conformance.harness import Harness, Play
+from agentsession.conformance.machine import RANDOM, RandomReport, drive_at_random
+from agentsession.conformance.results import Status
+from agentsession.protocol import AgentDescriptor, AgentExecutor
+
+SEQUENCES = int(os.environ.get("AGENTSESSION_SEQUENCES", "0"))
+SEED = int(os.environ.get("AGENTSESSION_SEED", "1"))
+
+MOST_STEPS = 5
+"""Each of the faults below needs no more steps than these to show."""
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """ADK logs each exception that a script raises; a test that fails should show its own."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def shown(report: RandomReport) -> str:
+    """What a report says of its failure."""
+    return "\n".join([str(report), *report.sequence, report.result.message if report.result is not None else ""])
+
+
+# -- right executors --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("harness", "usual", "backend"),
+    [
+        pytest.param(scripted.harness, 20, "asyncio", id="scripted"),
+        pytest.param(scripted.harness, 8, "trio", id="scripted on trio"),
+        pytest.param(scripted.reentered, 12, "asyncio", id="re-entered"),
+        pytest.param(adk.memory, 8, "asyncio", id="adk"),
+        pytest.param(adk.sqlite, 4, "asyncio", id="adk in SQLite"),
+    ],
+)
+def test_an_executor_that_keeps_the_contract_is_found_to_break_nothing(
+    harness: Harness, usual: int, backend: str
+) -> None:
+    report = drive_at_random(harness, sequences=SEQUENCES or usual, seed=SEED, backend=backend)
+    assert report.is_good, shown(report)
+    assert report.sequences >= min(usual, 4)
+    assert report.steps > report.sequences
+
+
+@needs_node
+def test_an_executor_in_another_process_is_driven_too() -> None:
+    report = drive_at_random(node(), sequences=SEQUENCES or 4, seed=SEED)
+    assert report.is_good, shown(report)
+
+
+class _Few(Broken):
+    """It declares little, and has no fault."""
+
+    declared = ("streaming", "host_tool_execution")
+
+    def describe(self, descriptor: AgentDescriptor) -> AgentDescriptor:
+        return descriptor.model_copy(update={"capabilities": list(self.declared)})
+
+
+class _Honest(Harness):
+    """The executor itself declares little, and refuses the rest."""
+
+    def executor(self, play: Play) -> AgentExecutor:
+        executor = scripted.harness.executor(play)
+        executor.descriptor = _Few().describe(executor.descriptor)  # type: ignore[misc]  # its own may be set
+        return executor
+
+
+def test_what_is_not_declared_is_asked_for_and_may_be_refused() -> None:
+    report = drive_at_random(_Honest(), sequences=8, seed=1)
+    assert report.is_good, shown(report)
+
+
+def test_what_is_not_declared_and_done_all_the_same_is_found() -> None:
+    report = drive_at_random(_Few(), sequences=8, seed=1)
+    assert report.result is not None
+    assert report.result.rule in ("CTL-01", "CTL-06", "PER-02")
+    assert "not declared" in report.result.message
+
+
+# -- wrong ones -------------------------------------------------------------------------------------------------------
+
+FAULTS = (
+    *("StaysBusyAfterAnAbort", "FailsTheTurnAfterAnAbort", "FailsWhatAnAbortCutsOff", "InjectsASteerTwice"),
+    *("ForgetsWhatWaited", "KeepsUpdatesInMemory", "CallsACutTurnComplete", "IsUnusableAfterAFailedTurn"),
+    *("TakesASecondMessageForTheRunningTurn", "StopsWhenItsReaderLeaves", "MissesTheEventAfterTheCursor"),
+    *("ForgetsTheTurnsBefore", "ReportsAfterTheEnd", "FailsTheTurnAfterAFailedOne"),
+)
+"""Executors whose faults need an order of calls."""
+
+
+def drive(name: str, seed: int) -> RandomReport:
+    """Drive a broken executor."""
+    fault = next(fault for faults in all_broken().values() for fault in faults if fault.__name__ == name)
+    return drive_at_random(fault(), sequences=25, seed=seed)
+
+
+@cache
+def found(name: str) -> RandomReport:
+    """What the first seed finds that finds something."""
+    reports = (drive(name, seed) for seed in range(SEED, SEED + 8))
+    return next(report for report in reports if report.result is not None)
+
+
+def rule_of(name: str) -> str:
+    return next(rule for rule, faults in all_broken().items() if name in [fault.__name__ for fault in faults])
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_found_under_its_rule_with_a_short_sequence(name: str) -> None:
+    report = found(name)
+    assert report.result is not None
+    assert (report.result.status, report.result.rule) == (Status.FAIL, rule_of(name)), shown(report)
+    assert report.result.scenario == RANDOM
+    assert len(steps(report)) <= MOST_STEPS, shown(report)
+
+
+def steps(report: RandomReport) -> list[str]:
+    return [line for line in report.sequence if line[:2].strip().isdigit()]
+
+
+def test_a_failure_shows_the_steps_and_how_to_see_them_again() -> None:
+    report = found("FailsTheTurnAfterAnAbort")
+    assert report.result is not None
+    assert f"seed {report.seed}, 25 sequences" in report.result.message
+    assert steps(report)[0].startswith(' 1  stream("message 1"), read to its end: ')
+    assert " abort(): idle, the turn ended aborted" in shown(report)
+    assert [item.text for item in report.result.evidence][: len(report.sequence)] == list(report.sequence)
+
+
+def test_a_seed_gives_the_same_sequence_again() -> None:
+    first = found("FailsTheTurnAfterAnAbort")
+    again = drive("FailsTheTurnAfterAnAbort", first.seed)
+    assert (again.sequence, again.steps, again.sequences) == (first.sequence, first.steps, first.sequences)
+
+
+def test_another_seed_tries_others() -> None:
+    assert (
+        drive_at_random(scripted.harness, sequences=3, seed=1).steps
+        != drive_at_random(scripted.harness, sequences=3, seed=2).steps
+    )
+
+
+def test_a_rule_that_is_not_wanted_is_passed_over() -> None:
+    fault = next(fault for fault in all_broken()["CTL-02"])
+    assert drive_at_random(fault(), sequences=6, seed=1, rules=["CTL-02"]).result is not None
+    assert drive_at_random(fault(), sequences=6, seed=1, rules=["LIFE-07"]).result is None
+
+
+# -- harnesses --------------------------------------------------------------------------------------------------------
+
+
+class _Breaks(Harness):
+    """Makes its first executor, for the descriptor, and no other."""
+
+    made = 0
+
+    def executor(self, play: Play) -> AgentExecutor:
+        self.made += 1
+        if self.made > 1:
+            raise RuntimeError("no model")
+        return scripted.harness.executor(play)
+
+
+def test_a_harness_that_breaks_is_no_fault_of_the_executor() -> None:
+    report = drive_at_random(_Breaks(), sequences=5, seed=1)
+    assert report.result is not None
+    assert report.result.status is Status.HARNESS_ERROR
+    assert "no model" in report.result.message
+
+
+class _SaysLittle(Harness):
+    plays = ("say", "hold")
+
+    def executor(self, play: Play) -> AgentExecutor:
+        assert play.script.needed <= set(self.plays)
+        return scripted.harness.executor(play)
+
+
+def test_a_harness_is_given_only_what_it_plays() -> None:
+    report = drive_at_random(_SaysLittle(), sequences=8, seed=1)
+    assert report.is_good, shown(report)
