@@ -315,9 +315,8 @@ class AsksForAChildInItsOwnName(Broken):
         yield event
 
 
-@broken("HITL-11")
-class CountsTheTimeOfThePerson(Broken):
-    """The time that a turn may work goes on while it waits for the host."""
+class _Counting(Broken):
+    """Compares the limit of time with something else than what a turn has worked."""
 
     async def open(self, executor: Executor, options: OpenOptions | None, given: dict[str, Any]) -> Session:
         session = await super().open(executor, options, given)
@@ -325,11 +324,35 @@ class CountsTheTimeOfThePerson(Broken):
         session.memory["limit"] = limits.max_time_seconds if limits is not None else None
         return session
 
+    def spent(self, session: Session, event: Event) -> float:
+        """The seconds of the turn that are counted."""
+        raise NotImplementedError
+
     def edit(self, session: Session, event: Event) -> Iterable[Event]:
-        began: dict[str | None, datetime] = session.memory.setdefault("began", {})
-        now = datetime.fromisoformat(event.timestamp)
-        spent = (now - began.setdefault(event.turn_id, now)).total_seconds()
-        limit = session.memory.get("limit")
+        spent, limit = self.spent(session, event), session.memory.get("limit")
         if isinstance(event, StreamEnd) and event.reason == "completed" and limit is not None and spent > limit:
             event = event.model_copy(update={"reason": "max_time"})
         yield event
+
+
+@broken("HITL-11")
+class CountsTheTimeOfThePerson(_Counting):
+    """The time that a turn may work goes on while it waits for the host."""
+
+    def spent(self, session: Session, event: Event) -> float:
+        began: dict[str | None, datetime] = session.memory.setdefault("began", {})
+        now = datetime.fromisoformat(event.timestamp)
+        return (now - began.setdefault(event.turn_id, now)).total_seconds()
+
+
+@broken("HITL-11")
+class CountsTheQuestionsOfATool(_Counting):
+    """The time that a tool may take goes on while it asks a person."""
+
+    def spent(self, session: Session, event: Event) -> float:
+        now, asked = datetime.fromisoformat(event.timestamp), session.memory.get("asked")
+        if isinstance(event, ElicitationRequest):
+            session.memory["asked"] = now
+        if isinstance(event, ElicitationResponse) and asked is not None:
+            session.memory["spent"] = (now - asked).total_seconds()
+        return float(session.memory.get("spent", 0.0))

@@ -22,7 +22,13 @@ SLOW: Final = {"ORD-11", "HITL-11"}
 """What these show takes long, so their scenarios are played to the executors that break them alone."""
 LONG: Final = {"an_abort_that_is_not_heeded_is_no_endless_wait"}
 """These take long too, and show a rule that others show as well."""
-TIMED: Final = {"a_deadline_is_no_yes", "a_limit_of_time_has_its_reason"}
+TIMED: Final = {
+    "a_deadline_is_no_yes",
+    "a_limit_of_time_has_its_reason",
+    "a_person_has_all_the_time",
+    "a_question_from_inside_a_tool_takes_no_time_of_it",
+    "an_abort_that_is_not_heeded_is_no_endless_wait",
+}
 """These wait for a moment to come, and are played beside the others."""
 LIMIT_S: Final = 10.0
 

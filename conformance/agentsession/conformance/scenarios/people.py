@@ -6,7 +6,7 @@ May import: ``agentsession.protocol``, anyio, ``scene``, ``script`` and what the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import anyio
@@ -23,8 +23,9 @@ from agentsession.protocol import (
     ElicitationAnswer,
     ElicitationRequest,
     ElicitationResponse,
-    Event,
+    PendingRequest,
     StreamEnd,
+    ToolRequest,
     ToolResponse,
     accept,
     decline,
@@ -238,12 +239,25 @@ async def a_childs_call_is_answered_to_the_child(scene: Scene) -> None:
 
 @scenario("HITL-11", needs=_HOST)
 async def a_person_has_all_the_time(scene: Scene) -> None:
-    """A turn that may work for a short time goes on after it has waited for a person longer than that."""
+    """A turn that may work for a short time goes on after it has waited for the host longer than that."""
+    await _waits(scene, Call(name="look"), lambda request: isinstance(request, ToolRequest))
+
+
+@scenario("HITL-11", needs=("elicitation", "host_tool_execution"))
+async def a_question_from_inside_a_tool_takes_no_time_of_it(scene: Scene) -> None:
+    """The same of a tool that has begun and asks a person as it runs: it does its work on a yes that comes late."""
+    call = Call(name="deploy", args={"to": "live"}, needs="grant", asks=True)
+    stage = await _waits(scene, call, lambda request: isinstance(request, ElicitationRequest))
+    scene.ran(stage, ("deploy", {"to": "live"}), rule="HITL-11")
+
+
+async def _waits(scene: Scene, call: Call, is_slow: Callable[[PendingRequest], bool]) -> Stage:
+    """A turn with a limit of time in which what is slow is answered when more than that has passed."""
     # The measure is another turn of the executor's, which works until the same limit ends it. A machine that is too
     # slow for the turn itself is no fault of the executor's: each try allows more, and only the last one counts.
-    events: list[Event] = []
-    for allowed in (0.2, 0.8, 3.2):
-        stage = await scene.stage([Calls(calls=[Call(name="look")]), Say(text="done")])
+    tries = (0.2, 0.8, 3.2)
+    for allowed in tries:
+        stage = await scene.stage([Calls(calls=[call]), Say(text="done")])
         clock = await scene.stage([Hold(mark="forever")])
         limits = Constraints(max_time_seconds=allowed)
         try:
@@ -251,12 +265,14 @@ async def a_person_has_all_the_time(scene: Scene) -> None:
         except ConfigurationError as error:
             raise NotApplicable(f"the executor refuses a limit of time: {error.what}") from error
         events = await scene.read(session.stream("go"))
-        if session.state == "input_required":
-            await _time_passes(scene, clock, limits)
+        while session.state == "input_required":
+            if any(is_slow(request) for request in session.pending):
+                await _time_passes(scene, clock, limits)
             events = await scene.read(session.stream([standard_answer(request) for request in session.pending]))
         if of(events, StreamEnd)[-1].reason != "max_time":
             break
     scene.end(events, "completed", "HITL-11")
+    return stage
 
 
 async def _time_passes(scene: Scene, clock: Stage, limits: Constraints) -> None:
