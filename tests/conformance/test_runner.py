@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.conformance.broken.order import Compacting
 from tests.conformance.harnesses.scripted import harness, reentered
 
 from agentsession.conformance.harness import Harness, Play
@@ -40,6 +41,14 @@ def test_every_scenario_says_what_it_shows() -> None:
     for scenario in all_scenarios().values():
         assert (scenario.play.__doc__ or "").strip(), scenario.name
         assert scenario.rules, scenario.name
+
+
+async def test_what_of_a_rule_could_not_be_tried_is_said_with_its_pass() -> None:
+    (kept,) = (await run(harness, rules=["ORD-07"])).results
+    assert kept.status is Status.PASS
+    assert kept.message == "not tried: no record is compacted: the harness has no compact()"
+    (compacted,) = (await run(Compacting(), rules=["ORD-07"])).results
+    assert (compacted.status, compacted.message) == (Status.PASS, "")
 
 
 async def test_the_same_seed_plays_the_same_run() -> None:

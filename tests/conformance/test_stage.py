@@ -65,6 +65,14 @@ async def test_who_waits_for_a_mark_hears_that_the_executor_is_gone() -> None:
                 await stage.reached("never")
 
 
+async def test_an_executor_whose_agent_is_stubborn_can_be_left() -> None:
+    with anyio.fail_after(10):
+        async with scene_of(harness) as scene:
+            stage, session = await scene.opened([Hold(mark="here", stubborn=True), Say(text="hello")])
+            async with session.stream("go"):
+                await stage.reached("here")
+
+
 async def test_a_mark_that_was_reached_stays_reached() -> None:
     async with scene_of(harness) as scene:
         stage, session = await scene.opened([Hold(mark="here"), Say(text="hello")])

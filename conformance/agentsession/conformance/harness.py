@@ -30,6 +30,7 @@ from anyio.lowlevel import checkpoint
 from agentsession.conformance.script import STEPS, Call, Hold, Script
 from agentsession.protocol import (
     AgentExecutor,
+    AgentSession,
     ConnectionLost,
     Event,
     MemoryRecordStore,
@@ -114,9 +115,8 @@ class Play:
 
         Where the script says that it is stubborn there, cancelling has no effect on the wait.
         """
-        stubborn = any(isinstance(step, Hold) and step.mark == mark and step.stubborn for step in self.script.steps())
         self._event(self._reached, mark).set()
-        with anyio.CancelScope(shield=stubborn):
+        with anyio.CancelScope(shield=mark in self._stubborn()):
             await self._event(self._released, mark).wait()
 
     # -- for the suite ------------------------------------------------------------------------------------------------
@@ -132,6 +132,14 @@ class Play:
     def release(self, mark: str) -> None:
         """Let it go on from ``mark``."""
         self._event(self._released, mark).set()
+
+    def release_stubborn(self) -> None:
+        """Let it go on where nothing else could end its wait, so that the executor can be left."""
+        for mark in self._stubborn():
+            self.release(mark)
+
+    def _stubborn(self) -> set[str]:
+        return {step.mark for step in self.script.steps() if isinstance(step, Hold) and step.stubborn}
 
     def again(self) -> Play:
         """The same play for an executor in a new process."""
@@ -170,6 +178,13 @@ class Harness(abc.ABC):
     async def kill(self, executor: AgentExecutor, play: Play) -> None:
         """End the executor as ``kill -9`` would. This way serves one that keeps nothing but ``play.store``."""
         await play.die()
+
+    async def compact(self, executor: AgentExecutor, session: AgentSession) -> int | None:
+        """Let the executor drop the beginning of a record that has two turns: the last seq that is gone.
+
+        ``None``: it keeps all that it has recorded, so that no cursor is ever compacted away.
+        """
+        return None
 
 
 _STORE_TAKES: Final = 5

@@ -64,7 +64,7 @@ class Result:
     rule: str
     status: Status
     message: str = ""
-    """What was wrong, for the author of the executor; empty for a pass."""
+    """What was wrong, for the author of the executor; of a pass, what could not be tried of the rule."""
     evidence: tuple[Evidence, ...] = ()
     """The shortest stretch that shows it."""
     scenario: str = ""

@@ -46,6 +46,11 @@ class Seen:
         if not same:
             raise Break("ORD-06", f"#{event.seq} says something else to another reader", evidence_of([before], event))
 
+    def compacted(self, session_id: str, gone: int) -> None:
+        """The record was compacted up to this seq."""
+        events = self._events.get(session_id, {})
+        self._events[session_id] = {seq: event for seq, event in events.items() if seq > gone}
+
     def killed(self, session_id: str) -> None:
         """The executor was killed: what is ephemeral is gone with it, and closings of it cannot be asked for."""
         self._killed.add(session_id)

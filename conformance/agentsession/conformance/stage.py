@@ -177,6 +177,7 @@ class Stage:
 
     async def leave(self) -> None:
         """Leave the executor, and wait until it is left."""
+        self.play.release_stubborn()
         self._leaving.set()
         await self._left.wait()
 

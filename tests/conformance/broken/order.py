@@ -17,6 +17,8 @@ from tests.conformance.broken._wrap import (
 )
 
 from agentsession.protocol import (
+    AgentExecutor,
+    AgentSession,
     AgentStart,
     CursorGone,
     Event,
@@ -177,6 +179,35 @@ class BeginsAnewForACursorFromElsewhere(Broken):
             return super().events(session, after, follow, filters)
         except CursorGone:
             return super().events(session, None, follow, filters)
+
+
+class Compacting(Broken):
+    """It can drop the first turn of a record; with no fault in it, if it is no subclass."""
+
+    async def compact(self, executor: AgentExecutor, session: AgentSession) -> int | None:
+        assert isinstance(session, Session)
+        gone = next(event.seq for event in session.inner.record if isinstance(event, StreamEnd))
+        session.memory["gone"] = gone
+        return gone
+
+    def events(self, session: Session, after: int | None, follow: bool, filters: dict[str, Any]) -> Reader:
+        gone: int = session.memory.get("gone", 0)
+        if after is None or after >= gone:
+            return super().events(session, max(after or 0, gone), follow, filters)
+        return self.of_what_is_gone(session, follow, filters)
+
+    def of_what_is_gone(self, session: Session, follow: bool, filters: dict[str, Any]) -> Reader:
+        """A reader from a cursor that was compacted away."""
+        raise CursorGone("this cursor was compacted away")
+
+
+@broken("ORD-07")
+class GivesWhatIsLeft(Compacting):
+    """A cursor that was compacted away gives what is left of the record, as if nothing had been before."""
+
+    # R116: who reads on from where it was does not hear that something is missing.
+    def of_what_is_gone(self, session: Session, follow: bool, filters: dict[str, Any]) -> Reader:
+        return super().events(session, None, follow, filters)
 
 
 @broken("ORD-09")

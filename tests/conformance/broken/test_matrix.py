@@ -8,6 +8,7 @@ from typing import Final
 import anyio
 import pytest
 from tests.conformance.broken import Broken, all_broken
+from tests.conformance.broken.order import Compacting
 from tests.conformance.harnesses.scripted import reentered
 
 from agentsession.conformance.results import Status
@@ -81,7 +82,7 @@ class Spread(Whole):
     stride = 4
 
 
-@pytest.mark.parametrize("whole", [Whole, Spread])
+@pytest.mark.parametrize("whole", [Whole, Spread, Compacting])
 async def test_the_wrappers_alone_break_nothing(whole: type[Broken]) -> None:
     assert await failures(whole()) == {}
 

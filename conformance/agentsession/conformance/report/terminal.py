@@ -81,5 +81,5 @@ def _evidence(text: str) -> Iterator[str]:
 
 def _all(results: Iterable[Result]) -> Iterator[str]:
     for result in results:
-        said = f"  {result.message}" if result.message and result.status is not Status.PASS else ""
+        said = f"  {result.message}" if result.message else ""
         yield f"  {result.status.value:<15} {result.rule:<8} {said}".rstrip()

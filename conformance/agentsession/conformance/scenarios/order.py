@@ -7,13 +7,14 @@ May import: ``agentsession.protocol``, anyio, ``scene``, ``script`` and what the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import anyio
 from anyio.lowlevel import checkpoint
 
 from agentsession.conformance.looking import texts
-from agentsession.conformance.scene import Scene, Stage, scenario
+from agentsession.conformance.scene import NotApplicable, Scene, Stage, scenario
 from agentsession.conformance.script import Hold, Say, Step, Stream, Think
 from agentsession.protocol import (
     AgentSession,
@@ -166,18 +167,47 @@ async def a_cursor_beyond_the_end_is_gone(scene: Scene) -> None:
     await scene.read(session.stream("go"))
     last = session.last_seq
     for beyond in (last + 1, last + 1000, 2**40):
-
-        async def read(after: int = beyond) -> None:
-            async with session.events(after) as reader:
-                [event async for event in reader]
-
-        await scene.refused(read, CursorGone, "ORD-07", f"events({beyond}) of a record that ends at {last}")
+        await scene.refused(
+            partial(_read_from, session, beyond),
+            CursorGone,
+            "ORD-07",
+            f"events({beyond}) of a record that ends at {last}",
+        )
     async with session.events(last) as reader:
         rest = [event async for event in reader]
     scene.expect(not rest, "ORD-07", "the last seq is no valid cursor", rest)
     async with session.events(0) as reader:
         everything = [event async for event in reader]
     scene.expect(bool(everything) and everything[-1].seq == last, "ORD-07", "0 is no valid cursor", everything)
+
+
+@scenario("ORD-07")
+async def a_cursor_that_was_compacted_away_is_gone(scene: Scene) -> None:
+    """Where the beginning of a record was dropped, a cursor in it raises CursorGone; from the first that is left on
+    all is there."""
+    stage, session = await scene.opened([Say(text="one")], [Say(text="two")])
+    for text in ("one", "two"):
+        await scene.read(session.stream(text))
+    record = await scene.record(session)
+    gone = await scene.harness.compact(stage.executor, session)
+    if gone is None:
+        raise NotApplicable("no record is compacted: the harness has no compact()")
+    scene.seen.compacted(session.session_id, gone)
+    for after in range(gone):
+        await scene.refused(
+            partial(_read_from, session, after),
+            CursorGone,
+            "ORD-07",
+            f"events({after}), compacted to {gone}",
+        )
+    rest = await _read_from(session, gone)
+    wanted = [event for event in record if event.seq > gone]
+    scene.expect(_ids(rest) == _ids(wanted), "ORD-07", f"after {gone} a reader saw {_ids(rest)}", rest)
+
+
+async def _read_from(session: AgentSession, after: int) -> list[Event]:
+    async with session.events(after) as reader:
+        return [event async for event in reader]
 
 
 @scenario("ORD-10")

@@ -23,6 +23,7 @@ from agentsession.protocol import (
     ElicitationAnswer,
     ElicitationRequest,
     ElicitationResponse,
+    Event,
     PendingRequest,
     StreamEnd,
     ToolRequest,
@@ -255,24 +256,30 @@ async def _waits(scene: Scene, call: Call, is_slow: Callable[[PendingRequest], b
     """A turn with a limit of time in which what is slow is answered when more than that has passed."""
     # The measure is another turn of the executor's, which works until the same limit ends it. A machine that is too
     # slow for the turn itself is no fault of the executor's: each try allows more, and only the last one counts.
-    tries = (0.2, 0.8, 3.2)
-    for allowed in tries:
-        stage = await scene.stage([Calls(calls=[call]), Say(text="done")])
-        clock = await scene.stage([Hold(mark="forever")])
-        limits = Constraints(max_time_seconds=allowed)
-        try:
-            session = await stage.open(stage.options(limits=limits))
-        except ConfigurationError as error:
-            raise NotApplicable(f"the executor refuses a limit of time: {error.what}") from error
-        events = await scene.read(session.stream("go"))
-        while session.state == "input_required":
-            if any(is_slow(request) for request in session.pending):
-                await _time_passes(scene, clock, limits)
-            events = await scene.read(session.stream([standard_answer(request) for request in session.pending]))
-        if of(events, StreamEnd)[-1].reason != "max_time":
-            break
+    stage, events = await _limited_to(scene, call, is_slow, 0.2)
+    for allowed in (0.8, 3.2):
+        if of(events, StreamEnd)[-1].reason == "max_time":
+            stage, events = await _limited_to(scene, call, is_slow, allowed)
     scene.end(events, "completed", "HITL-11")
     return stage
+
+
+async def _limited_to(
+    scene: Scene, call: Call, is_slow: Callable[[PendingRequest], bool], allowed: float
+) -> tuple[Stage, list[Event]]:
+    stage = await scene.stage([Calls(calls=[call]), Say(text="done")])
+    clock = await scene.stage([Hold(mark="forever")])
+    limits = Constraints(max_time_seconds=allowed)
+    try:
+        session = await stage.open(stage.options(limits=limits))
+    except ConfigurationError as error:
+        raise NotApplicable(f"the executor refuses a limit of time: {error.what}") from error
+    events = await scene.read(session.stream("go"))
+    while session.state == "input_required":
+        if any(is_slow(request) for request in session.pending):
+            await _time_passes(scene, clock, limits)
+        events = await scene.read(session.stream([standard_answer(request) for request in session.pending]))
+    return stage, events
 
 
 async def _time_passes(scene: Scene, clock: Stage, limits: Constraints) -> None:
