@@ -60,9 +60,11 @@ def visit(tmp_path: Path) -> Visit:
     service, store, visits = SqliteSessionService(str(tmp_path / "adk.db")), MemoryRecordStore(), itertools.count()
 
     @asynccontextmanager
-    async def visited(root: LlmAgent, host: HostCapabilities | None = None) -> AsyncIterator[Driven]:
+    async def visited(
+        root: LlmAgent, host: HostCapabilities | None = None, *, parked: bool = False
+    ) -> AsyncIterator[Driven]:
         options = OpenOptions(session_id="s1", host=host or HostCapabilities())
-        async with AdkExecutor(root, session_service=service, store=store) as executor:
+        async with AdkExecutor(root, session_service=service, store=store, parked=parked) as executor:
             opened = next(visits) == 0
             session = await (executor.open(options) if opened else executor.load("s1", options))
             yield Driven(executor, session)
@@ -624,6 +626,28 @@ async def test_any_json_can_be_the_answer_to_a_question_for_input(schema: Any, c
         await desk.stream("go")
         assert (await desk.stream(accept(desk.pending("clarification"), content))).texts == ["done"]
         assert ("result q1", read) in history(root.model)
+
+
+@pytest.mark.rule("HITL-02", "PER-01")
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("parked", [False, True])
+@pytest.mark.parametrize("refused", [decline, cancel])
+async def test_a_form_that_is_refused_is_told_to_the_model_which_goes_on(
+    refused: Any, parked: bool, restarted: bool, visit: Visit
+) -> None:
+    root: Any = agent(question(FORM), say("done"), tools=[request_input])
+    async with visit(root, parked=parked) as desk:
+        await desk.stream("go")
+        if not restarted:
+            assert (await desk.stream(refused(desk.pending("clarification")))).reason == "completed"
+    if restarted:
+        root = agent(say("done"), tools=[request_input])
+        async with visit(root, parked=parked) as desk:
+            assert (await desk.stream(refused(desk.pending("clarification")))).reason == "completed"
+    told = root.model.requests[-1].contents
+    (asked,) = [part.function_call for content in told for part in content.parts or () if part.function_call]
+    assert asked.args == {"message": "Where to?", "response_schema": FORM}
+    assert ("result q1", json.dumps({"error": refused.__name__})) in history(root.model)
 
 
 @pytest.mark.rule("HITL-02", "HITL-10")
