@@ -12,6 +12,7 @@ import pytest
 import trio
 from google.adk.models.llm_response import LlmResponse
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
+from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 from pydantic import BaseModel
@@ -28,6 +29,7 @@ from agentsession.protocol import (
     Text,
     ToolRequest,
     Usage,
+    accept,
     result,
 )
 
@@ -100,6 +102,25 @@ async def test_a_steer_while_a_parked_turn_waits_is_read_when_it_goes_on() -> No
         await desk.session.steer("be brief")
         assert (await desk.stream(result(desk.pending("look"), 1))).texts == ["done"]
         assert history(root.model)[-1] == ("user", "be brief")
+        assert_valid_history(root.model)
+
+
+@pytest.mark.rule("CTL-06", "TOOL-09")
+async def test_a_steer_does_not_have_a_parked_call_answered_twice() -> None:
+    def wipe() -> str:
+        """Wipe it."""
+        return "wiped"
+
+    tool = FunctionTool(wipe, require_confirmation=True)
+    root = agent(calls(call("look", id="c1"), call("wipe", id="c2")), call("look", id="c3"), say("done"), tools=[tool])
+    execution = {"host_tool_execution": False}
+    async with driven(root, tools=[host_tool("look")], execution=execution, parked=True) as desk:
+        await desk.stream("go")
+        await desk.session.steer("be brief")
+        first, question = desk.pending("look"), desk.pending("tool_confirmation")
+        await desk.stream([result(first, 1), accept(question)])
+        assert (await desk.stream(result(desk.pending("look"), 2))).texts == ["done"]
+        assert [entry for entry in history(root.model) if entry[0] == "result c1"] == [("result c1", '{"result": 1}')]
         assert_valid_history(root.model)
 
 
@@ -292,7 +313,6 @@ async def test_thoughts_and_their_signatures_are_kept_for_the_model() -> None:
 
 async def test_r48_a_signature_on_a_call_survives_a_confirmation() -> None:
     from google.adk.models.llm_response import LlmResponse
-    from google.adk.tools.function_tool import FunctionTool
 
     part = types.Part(function_call=types.FunctionCall(name="write", id="c1", args={}), thought_signature=b"sig")
 
@@ -391,7 +411,6 @@ async def test_a_turn_without_an_answer_is_marked_empty() -> None:
 @pytest.mark.rule("LIFE-07")
 async def test_a_host_tool_that_a_toolset_brings_too_is_not_offered_and_said_so() -> None:
     from google.adk.tools.base_toolset import BaseToolset
-    from google.adk.tools.function_tool import FunctionTool
 
     ran: list[int] = []
 

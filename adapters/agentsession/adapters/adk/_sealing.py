@@ -42,11 +42,15 @@ def dangling_calls(session: Session) -> list[tuple[AdkEvent, list[types.Function
 def awaited_calls(session: Session) -> list[tuple[AdkEvent, list[types.FunctionCall]]]:
     """Long-running calls that have had their first result and that nobody outside has answered, oldest first.
 
-    Only an adopted session has such calls waiting: this adapter closes the request with the first result.
+    Only an adopted session has such calls waiting: this adapter closes the request with the first result. A call that
+    was closed here has its last result.
     """
     events = _apply_rewinds(session.events)
     by_agent = {
-        response.id for event in events if event.author != "user" for response in event.get_function_responses()
+        response.id
+        for event in events
+        if event.author != "user" and event.error_code != SEALED_CODE
+        for response in event.get_function_responses()
     }
     by_user = {response.id for event in events if event.author == "user" for response in event.get_function_responses()}
     found = []
