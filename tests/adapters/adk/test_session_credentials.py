@@ -594,7 +594,7 @@ async def test_a_question_of_a_toolset_outlives_the_process(server: Provider, tm
         verify(desk.session)
 
 
-def api(server: Provider, name: str, **fields: Any) -> OpenAPIToolset:
+def api(server: Provider, name: str, kind: type[OpenAPIToolset] = OpenAPIToolset, **fields: Any) -> OpenAPIToolset:
     """ADK's toolset of an API that its document describes."""
     config = KINDS[name].config(server)
     document = {
@@ -605,7 +605,7 @@ def api(server: Provider, name: str, **fields: Any) -> OpenAPIToolset:
             "/api": {"get": {"operationId": "weather", "summary": "Weather", "responses": {"200": {"description": ""}}}}
         },
     }
-    return OpenAPIToolset(
+    return kind(
         spec_dict=document,
         auth_scheme=config.auth_scheme,
         auth_credential=config.raw_auth_credential,
@@ -615,7 +615,17 @@ def api(server: Provider, name: str, **fields: Any) -> OpenAPIToolset:
     )
 
 
-async def test_r44_a_toolset_that_is_described_in_a_document_asks_when_its_tool_is_called(server: Provider) -> None:
+class SignedInToList(OpenAPIToolset):
+    """Declares its credential, as ADK asks of toolsets that need one, though a document lists its tools."""
+
+    def get_auth_config(self) -> AuthConfig | None:
+        return self._auth_config
+
+
+@pytest.mark.parametrize("kind", [OpenAPIToolset, SignedInToList])
+async def test_r44_a_toolset_that_is_described_in_a_document_asks_when_its_tool_is_called(
+    kind: type[OpenAPIToolset], server: Provider
+) -> None:
     """R44: it asked for the sign-in at "hey", before anything was to be done that needs it."""
     root = agent(
         say("hello"),
@@ -623,7 +633,7 @@ async def test_r44_a_toolset_that_is_described_in_a_document_asks_when_its_tool_
         say("blue"),
         call("weather", id="c2"),
         say("still blue"),
-        tools=[api(server, "oauth2")],
+        tools=[api(server, "oauth2", kind)],
     )
     async with driven(root) as desk:
         assert (await desk.stream("hey")).texts == ["hello"]

@@ -551,6 +551,8 @@ async def test_r26_a_call_id_that_repeats_in_a_later_turn_is_a_new_call() -> Non
         assert desk.responses() == {"a": "completed", "b": "completed"}
         shown = [text for kind, text in history(root.model) if kind.startswith("result")]
         assert shown == ['{"result": "A"}', '{"result": "B"}']
+        ids = [kind for kind, _ in history(root.model) if kind.startswith("call")]
+        assert len(set(ids)) == 2  # nobody who goes by the id can take the one's result for the other's
         assert_valid_history(root.model)
 
 
@@ -586,9 +588,10 @@ async def test_a_tool_named_like_one_that_steers_adk_is_refused() -> None:
 
 
 @pytest.mark.rule("TOOL-06", "TOOL-07", "TOOL-08")
-async def test_r05_the_model_is_called_once_when_the_last_of_two_results_has_come() -> None:
+@pytest.mark.parametrize("parked", [False, True])
+async def test_r05_the_model_is_called_once_when_the_last_of_two_results_has_come(parked: bool) -> None:
     root = agent(calls(call("render", id="c1"), call("ask", id="c2")), say("done"))
-    async with driven(root, tools=[host_tool("render"), host_tool("ask")]) as desk:
+    async with driven(root, tools=[host_tool("render"), host_tool("ask")], parked=parked) as desk:
         first = await desk.stream("go")
         assert len(first.of("tool_request")) == 2
         second = await desk.stream(result(desk.pending("ask"), 2))
