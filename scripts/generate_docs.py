@@ -24,6 +24,7 @@ from agentsession.protocol import (
     CONTENT_CLASSES,
     EVENT_CLASSES,
     HOOK_POINTS,
+    HOST_RULES,
     INPUT_CLASSES,
     RESERVED_RULES,
     RULES,
@@ -85,6 +86,19 @@ def rules() -> str:
                 f" | {rule.capability or ''} |"
             )
     lines += ["", f"Reserved, never used again: {', '.join(sorted(RESERVED_RULES))}."]
+    lines += [
+        "",
+        "## HOST: what a host owes its user, whatever the executor does",
+        "",
+        "From the table `agentsession.protocol.HOST_RULES`, in protocol/agentsession/protocol/_host_rules.py.",
+        "They are seen in a live host, by [the suite for hosts](../how-to/test-your-host.md).",
+        "*Feature*: asked only of hosts that have it.",
+        "",
+        "| id | rule | feature |",
+        "|---|---|---|",
+    ]
+    for rule in HOST_RULES.values():
+        lines.append(f'| <a id="{rule.id.lower()}"></a>{rule.id} | {rule.sentence} | {rule.capability or ""} |')
     return "\n".join(lines) + "\n"
 
 
@@ -291,7 +305,37 @@ def conformance_matrix() -> str:
                 lines.append("- every record")
             lines += ["", "Catches an executor that is wrong in this:", ""]
             lines += [f"- `{fault.__name__}`: {_prose(fault.__doc__ or '')}" for fault in broken.get(rule.id, ())]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *_host_matrix()]) + "\n"
+
+
+def _host_matrix() -> list[str]:
+    """The same for the rules of hosts."""
+    from tests.conformance.broken_hosts import all_broken_hosts
+
+    from agentsession.conformance.hosts.checks import HOST_LOG_RULES
+    from agentsession.conformance.hosts.runner import all_host_scenarios
+
+    scenarios, broken = all_host_scenarios(), all_broken_hosts()
+    faults = sum(len(members) for members in broken.values())
+    lines = [
+        "",
+        "## HOST: what a host owes its user",
+        "",
+        f"{len(scenarios)} scenarios, in which an executor misbehaves, show {len(HOST_RULES)} rules of hosts.",
+        f"{faults} broken hosts, each a correct one with one fault, must fail the rule that they stand under,",
+        "and no other.",
+        "The scenarios of HOST-32 take long: they are played only to the hosts that stand there.",
+        "The tests in `tests/conformance/broken_hosts` hold the suite to that.",
+    ]
+    for rule in HOST_RULES.values():
+        lines += ["", f"### {rule.id}", "", rule.sentence, "", "Shown by:", ""]
+        shown = [each for each in scenarios.values() if rule.id in each.rules]
+        lines += [f"- `{each.name}`: {_prose(inspect.getdoc(each.play) or '')}" for each in shown]
+        if rule.id in HOST_LOG_RULES:
+            lines.append("- every scenario")
+        lines += ["", "Catches a host that is wrong in this:", ""]
+        lines += [f"- `{fault.__name__}`: {_prose(fault.__doc__ or '')}" for fault in broken.get(rule.id, ())]
+    return lines
 
 
 def schema() -> str:

@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from agentsession.protocol import RESERVED_RULES, RULES
+from agentsession.protocol import HOST_RULES, RESERVED_RULES, RULES
 
 TESTS = Path(__file__).resolve().parent
+
+ALL = {**RULES, **HOST_RULES}
 
 AWAITED: frozenset[str] = frozenset()
 """Rules whose tests are not written yet."""
@@ -45,17 +47,17 @@ def all_marks() -> dict[str, list[str]]:
 
 
 def test_every_rule_has_a_test_or_awaits_one() -> None:
-    missing = RULES.keys() - all_marks().keys() - AWAITED
+    missing = ALL.keys() - all_marks().keys() - AWAITED
     assert not missing, "mark the tests of these rules with @pytest.mark.rule(id)"
 
 
 def test_no_rule_that_has_a_test_is_still_awaited() -> None:
     assert not AWAITED & all_marks().keys(), "take these out of AWAITED"
-    assert RULES.keys() >= AWAITED
+    assert ALL.keys() >= AWAITED
 
 
 def test_every_rule_that_a_test_names_exists() -> None:
-    strange = {rule_id: places for rule_id, places in all_marks().items() if rule_id not in RULES}
+    strange = {rule_id: places for rule_id, places in all_marks().items() if rule_id not in ALL}
     assert not strange
 
 
@@ -64,9 +66,9 @@ def test_every_rule_of_the_machine_is_broken_in_its_tests() -> None:
     assert {rule.id for rule in RULES.values() if rule.checked_by == "machine"} <= broken
 
 
-@pytest.mark.parametrize("rule_id", RULES)
+@pytest.mark.parametrize("rule_id", ALL)
 def test_a_rule_is_one_sentence_and_says_what_to_do(rule_id: str) -> None:
-    rule = RULES[rule_id]
+    rule = ALL[rule_id]
     assert rule.id == rule_id
     assert rule.sentence.endswith(".")
     assert "\n" not in rule.sentence
@@ -75,6 +77,12 @@ def test_a_rule_is_one_sentence_and_says_what_to_do(rule_id: str) -> None:
     assert rule.source
 
 
+def test_the_rules_of_hosts_are_a_table_of_their_own() -> None:
+    assert not RULES.keys() & HOST_RULES.keys()
+    assert {rule.level for rule in HOST_RULES.values()} == {"host"}
+    assert "host" not in {rule.level for rule in RULES.values()}
+
+
 def test_reserved_ids_are_not_used() -> None:
-    assert not RESERVED_RULES & RULES.keys()
+    assert not RESERVED_RULES & ALL.keys()
     assert not RESERVED_RULES & all_marks().keys()

@@ -13,6 +13,7 @@ from agentsession.conformance.command import command
 
 ROOT = Path(__file__).resolve().parents[2]
 HARNESS = "tests.conformance.harnesses.scripted:harness"
+HOST = "tests.conformance.broken_hosts._simple:harness"
 
 
 def conform(capsys: pytest.CaptureFixture[str], *args: str, **options: object) -> tuple[int, str, str]:
@@ -157,3 +158,31 @@ def test_extras_of_a_harness_that_breaks_are_not_tried(capsys: pytest.CaptureFix
     code, out, _ = conform(capsys, stdio="no-such-program-here", rule=["LIFE-05"], random=1, kills=1)
     assert code == 6
     assert "HARNESS ERROR LIFE-05" in out
+
+
+def test_a_host_is_proven_with_host(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    files = {name: str(tmp_path / name) for name in ("html", "junit", "badge")}
+    code, out, _ = conform(capsys, HOST, host=True, rule=["HOST-26"], **files)
+    assert (code, out.splitlines()[-1]) == (0, "Host 1/1")
+    assert all("HOST-26" in Path(files[name]).read_text(encoding="utf-8") for name in ("html", "junit"))
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "said"),
+    [
+        (HOST, {}, "conform --host"),
+        (HARNESS, {"host": True}, "leave --host out"),
+        (HOST, {"host": True, "rule": ["LIFE-05"]}, "no rule 'LIFE-05'"),
+        (HOST, {"rule": ["HOST-26"]}, "no rule 'HOST-26'"),
+        (HOST, {"host": True, "level": "core"}, "has no --level"),
+        (HOST, {"host": True, "stdio": "node host.mjs"}, "has no --stdio"),
+        (HOST, {"host": True, "random": 2}, "has no --random"),
+        ("", {"host": True}, "not named"),
+    ],
+)
+def test_a_harness_of_the_other_kind_or_an_option_of_executors_is_exit_code_2(
+    capsys: pytest.CaptureFixture[str], target: str, options: dict[str, object], said: str
+) -> None:
+    code, out, err = conform(capsys, target, **options)
+    assert (code, out) == (2, "")
+    assert said in err

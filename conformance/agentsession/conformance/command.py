@@ -1,4 +1,4 @@
-"""``agentsession conform``: the suite over one executor, from a command line.
+"""``agentsession conform``: the suite over one executor, or that for hosts over one host, from a command line.
 
 Registered as the entry point ``agentsession.commands: conform``; must not import the host. Not for: the verdicts
 (``runner.py``) or how they look (``report``). May import: typer, which is there when the command is, protocol, and when
@@ -14,11 +14,11 @@ import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
 
 import typer
 
-from agentsession.protocol import RULES, AgentSessionError, ConfigurationError, Level
+from agentsession.protocol import HOST_RULES, RULES, AgentSessionError, ConfigurationError, Level
 
 if TYPE_CHECKING:
     from agentsession.conformance.harness import Harness
@@ -33,6 +33,7 @@ def command(
     target: Annotated[
         str, typer.Argument(metavar="[MODULE:HARNESS]", help="A harness, or a class or function that makes one.")
     ] = "",
+    host: Annotated[bool, typer.Option("--host", help="It is a harness of a host: prove the host's rules.")] = False,
     stdio: Annotated[
         str | None, typer.Option(metavar="COMMAND", help="An executor in any language, over stdin and stdout.")
     ] = None,
@@ -55,14 +56,14 @@ def command(
     badge: Annotated[str | None, typer.Option(metavar="FILE", help="Write the JSON of a shields.io badge.")] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="A line for every rule.")] = False,
 ) -> None:
-    """Prove an executor against every rule of the contract.
+    """Prove an executor against every rule of the contract, or with --host a host against every rule of hosts.
 
     Exit code 0: all holds. 1: a rule fails, passes unexpectedly or was not run, or --level is not reached.
     6: the harness broke.
     """
     try:
         tried = (seed, random, kills)
-        code = _conform(target, stdio, rule or [], tried, expected, level, as_json, html, junit, badge, verbose)
+        code = _conform(target, host, stdio, rule or [], tried, expected, level, as_json, html, junit, badge, verbose)
     except AgentSessionError as error:
         sys.stderr.write(f"{error}\n")
         raise SystemExit(_USAGE) from None
@@ -71,6 +72,7 @@ def command(
 
 def _conform(
     target: str,
+    host: bool,
     stdio: str | None,
     rules: list[str],
     tried: tuple[int, int, int],
@@ -88,20 +90,26 @@ def _conform(
     from agentsession.conformance.extras import try_extras
     from agentsession.conformance.runner import run
 
-    strange = [rule for rule in rules if rule not in RULES]
+    table = HOST_RULES if host else RULES
+    strange = [rule for rule in rules if rule not in table]
     if strange:
         raise ConfigurationError(f"there is no rule {strange[0]!r}", fix="agentsession rules", id="usage")
     wanted = _level(level, rules)
-    harness = _harness(target, stdio)
-    known = load_expected(Path(expected)) if expected is not None else None
-    name = target or harness.name
+    known = load_expected(Path(expected), table) if expected is not None else None
     seed, sequences, kills = tried
     chosen = rules or None
-    extras = try_extras(harness, sequences=sequences, kills=kills, seed=seed, rules=chosen)
-    report = anyio.run(
-        lambda: run(harness, target=name, rules=chosen, seed=seed, expected=known, level=wanted, extras=extras)
-    )
-    again = _again(target if stdio is None else f"--stdio {shlex.quote(stdio)}", tried)
+    if host:
+        _require_host_options(stdio, wanted, sequences, kills)
+        report = _run_host(target, rules=chosen, seed=seed, expected=known)
+        again = _again(f"--host {target}", tried)
+    else:
+        harness = _harness(target, stdio)
+        name = target or harness.name
+        extras = try_extras(harness, sequences=sequences, kills=kills, seed=seed, rules=chosen)
+        report = anyio.run(
+            lambda: run(harness, target=name, rules=chosen, seed=seed, expected=known, level=wanted, extras=extras)
+        )
+        again = _again(target if stdio is None else f"--stdio {shlex.quote(stdio)}", tried)
     _write_files(report, again, html=html, junit=junit, badge=badge)
     if as_json:
         from agentsession.conformance.report.document import document
@@ -112,6 +120,26 @@ def _conform(
 
         sys.stdout.write("\n".join(lines(report, again=again, verbose=verbose)) + "\n")
     return report.exit_code
+
+
+def _require_host_options(stdio: str | None, level: Level | None, sequences: int, kills: int) -> None:
+    """Refuse what is for executors alone."""
+    given = {"--stdio": stdio, "--level": level, "--random": sequences, "--kills": kills}
+    for name, value in given.items():
+        if value:
+            raise ConfigurationError(
+                f"a host has no {name}", fix="agentsession conform --host MODULE:HARNESS", id="usage"
+            )
+
+
+def _run_host(target: str, **given: Any) -> Report:
+    import anyio
+
+    from agentsession.conformance.hosts.runner import run_hosts
+    from agentsession.conformance.load import load_host_harness
+
+    harness = load_host_harness(target)
+    return anyio.run(lambda: run_hosts(harness, target=target, **given))
 
 
 def _level(given: str | None, rules: list[str]) -> Level | None:

@@ -16,13 +16,13 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
-from agentsession.protocol import RULES, ConfigurationError
+from agentsession.protocol import RULES, ConfigurationError, Rule
 
 __all__ = ["load_expected"]
 
 
-def load_expected(path: Path) -> Mapping[str, str]:
-    """The reasons by rule id.
+def load_expected(path: Path, table: Mapping[str, Rule] = RULES) -> Mapping[str, str]:
+    """The reasons by rule id; ``table`` holds the rules that there are.
 
     Raises:
         ConfigurationError: the file cannot be read or is no TOML, names a rule that there is not, or gives no reason.
@@ -42,7 +42,7 @@ def load_expected(path: Path) -> Mapping[str, str]:
     if not isinstance(entries, dict):
         raise _wrong(path, "expected is no table")
     for rule, reason in entries.items():
-        if rule not in RULES:
+        if rule not in table:
             raise _wrong(path, f"there is no rule {rule!r}")
         if not isinstance(reason, str) or not reason.strip():
             raise _wrong(path, f"{rule} has no reason")

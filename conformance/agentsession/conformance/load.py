@@ -1,6 +1,6 @@
 """Finds the harness that a command line names: ``MODULE:NAME``, looked for in the working directory too.
 
-Not for: running it (``runner.py``). Rules carried: none. May import: ``agentsession.protocol``, ``harness``.
+Not for: running it (``runner.py``). Rules carried: none. May import: ``agentsession.protocol``, ``harness``, ``hosts``.
 """
 
 from __future__ import annotations
@@ -8,19 +8,32 @@ from __future__ import annotations
 import importlib
 import sys
 from pathlib import Path
+from typing import Any
 
 from agentsession.conformance.harness import Harness
+from agentsession.conformance.hosts.harness import HostHarness
 from agentsession.protocol import ConfigurationError
 
-__all__ = ["load_harness"]
+__all__ = ["load_harness", "load_host_harness"]
 
 
 def load_harness(target: str) -> Harness:
-    """The harness, or what a class or function of that name makes when called without arguments.
+    """The harness of executors, or what a class or function of that name makes when called without arguments.
 
     Raises:
         ConfigurationError: there is no such module or name, or it is no harness.
     """
+    found: Harness = _load(target, Harness)
+    return found
+
+
+def load_host_harness(target: str) -> HostHarness:
+    """The same for a harness of hosts."""
+    found: HostHarness = _load(target, HostHarness)
+    return found
+
+
+def _load(target: str, kind: type[Any]) -> Any:
     module_name, colon, name = target.partition(":")
     if not (module_name and colon and name):
         raise ConfigurationError(
@@ -48,24 +61,27 @@ def load_harness(target: str) -> Harness:
         raise _broken(target, error) from error
     found = getattr(module, name, None)
     if found is None:
-        names = [key for key, value in vars(module).items() if isinstance(value, Harness)]
+        names = [key for key, value in vars(module).items() if isinstance(value, kind)]
         raise ConfigurationError(
             f"{module_name} has no {name!r}",
-            expected=f"one of {', '.join(names)}" if names else "a Harness",
+            expected=f"one of {', '.join(names)}" if names else f"a {kind.__name__}",
             fix=f"agentsession conform {module_name}:{names[0] if names else 'NAME'}",
             id="not-a-harness",
         )
-    if not isinstance(found, Harness) and callable(found):
+    if not isinstance(found, kind) and callable(found):
         try:
             found = found()
         except Exception as error:
             raise _broken(target, error) from error
-    if not isinstance(found, Harness):
+    if not isinstance(found, kind):
+        other = isinstance(found, (Harness, HostHarness))
+        flag = "leave --host out" if kind is HostHarness else "agentsession conform --host MODULE:NAME"
+        page = "docs/how-to/test-your-host.md" if kind is HostHarness else "docs/tutorial/write-an-executor.md"
         raise ConfigurationError(
             f"{target} is no harness",
             got=type(found).__name__,
-            expected="an object of a subclass of agentsession.conformance.harness.Harness",
-            fix="see docs/tutorial/write-an-executor.md",
+            expected=f"an object of a subclass of {kind.__module__}.{kind.__name__}",
+            fix=flag if other else f"see {page}",
             id="not-a-harness",
         )
     return found

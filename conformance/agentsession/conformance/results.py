@@ -9,14 +9,17 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from agentsession.protocol import RULES, AgentDescriptor, Level, Rule
+from agentsession.protocol import HOST_RULES, RULES, AgentDescriptor, Level, Rule
 
 __all__ = ["LEVELS", "Evidence", "Extra", "LevelScore", "Report", "Result", "Status"]
 
 LEVELS: Final[tuple[Level, ...]] = ("core", "interactive", "durable", "full")
 """The levels, each of which asks for the ones before."""
+
+AnyLevel = Level | Literal["host"]
+"""A level of executors, or the one that there is of hosts."""
 
 
 class Status(enum.StrEnum):
@@ -71,16 +74,21 @@ class Result:
     """The scenario that found it."""
 
     @property
+    def about(self) -> Rule:
+        """The rule, of executors or of hosts."""
+        return RULES[self.rule] if self.rule in RULES else HOST_RULES[self.rule]
+
+    @property
     def sentence(self) -> str:
         """What the rule asks."""
-        return RULES[self.rule].sentence
+        return self.about.sentence
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LevelScore:
     """What the rules of one level add up to."""
 
-    level: Level
+    level: AnyLevel
     passed: int
     applicable: int
     results: tuple[Result, ...]
@@ -136,21 +144,23 @@ class Report:
     """The level that the executor must reach, where one was asked for."""
     extras: tuple[Extra, ...] = ()
     """What was tried beside the scenarios; what it found is in the results too."""
+    levels: tuple[AnyLevel, ...] = LEVELS
+    """Those that the results add up to; ``("host",)`` for a host."""
 
     def scores(self) -> list[LevelScore]:
         """Every level, also those of which nothing applies."""
-        return [self._score(level) for level in LEVELS]
+        return [self._score(level) for level in self.levels]
 
-    def _score(self, level: Level) -> LevelScore:
-        own = tuple(result for result in self.results if RULES[result.rule].level == level)
+    def _score(self, level: AnyLevel) -> LevelScore:
+        own = tuple(result for result in self.results if result.about.level == level)
         counted = [result for result in own if result.status.counts]
         passed = sum(result.status in (Status.PASS, Status.UNEXPECTED_PASS) for result in counted)
         return LevelScore(level, passed, len(counted), own)
 
     @property
-    def reached(self) -> Level | None:
+    def reached(self) -> AnyLevel | None:
         """The highest level all of whose rules, and those of the levels before, hold."""
-        found: Level | None = None
+        found: AnyLevel | None = None
         for score in self.scores():
             if not score.holds:
                 break
@@ -192,7 +202,7 @@ class Report:
         return ", ".join(str(score) for score in self.scores() if score.is_declared)
 
 
-def rules_of(ids: Iterable[str] | None) -> Sequence[Rule]:
+def rules_of(ids: Iterable[str] | None, table: Mapping[str, Rule] = RULES) -> Sequence[Rule]:
     """The rules of these ids, or all, in the order of the table."""
     wanted = None if ids is None else set(ids)
-    return [rule for rule in RULES.values() if wanted is None or rule.id in wanted]
+    return [rule for rule in table.values() if wanted is None or rule.id in wanted]

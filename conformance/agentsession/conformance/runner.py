@@ -38,7 +38,7 @@ from agentsession.protocol import (
     StreamActive,
 )
 
-__all__ = ["all_scenarios", "alone", "describe", "judged", "run", "run_scenario"]
+__all__ = ["against", "all_scenarios", "alone", "describe", "judged", "run", "run_scenario"]
 
 _LIMIT_S: Final = 20.0
 """A scenario takes milliseconds; one that is not over by then waits for something that will not come."""
@@ -180,7 +180,7 @@ async def run(
                 heard(chosen, results)
     probed = {name: await probe(name, harness) for name in _probed(wanted, declared)}
     verdicts = [_verdict(rule, found, declared, probed) for rule in wanted]
-    results = [_against(expected or {}, each) for each in verdicts]
+    results = [against(expected or {}, each) for each in verdicts]
     return _report(harness, target, descriptor, results, seed, began, level, tuple(extras))
 
 
@@ -236,7 +236,8 @@ def _verdict(rule: Rule, found: Iterable[Result], declared: frozenset[str], prob
     return Result(rule.id, Status.NOT_RUN, said or "no scenario showed it")
 
 
-def _against(expected: Mapping[str, str], result: Result) -> Result:
+def against(expected: Mapping[str, str], result: Result) -> Result:
+    """The verdict on a rule, where it is known that some fail."""
     reason = expected.get(result.rule)
     if reason is None:
         return result

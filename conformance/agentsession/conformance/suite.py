@@ -25,11 +25,11 @@ from agentsession.conformance.expected import load_expected
 from agentsession.conformance.harness import Harness
 from agentsession.conformance.machine import drive_at_random
 from agentsession.conformance.report.terminal import failure
-from agentsession.conformance.results import Report, Status
+from agentsession.conformance.results import Report, Result, Status
 from agentsession.conformance.runner import run
 from agentsession.protocol import RULES
 
-__all__ = ["ExecutorConformance"]
+__all__ = ["ExecutorConformance", "judge"]
 
 
 class ExecutorConformance:
@@ -59,13 +59,7 @@ class ExecutorConformance:
 
     @pytest.mark.parametrize("rule", list(RULES))
     def test_rule(self, rule: str) -> None:
-        result = next(result for result in self.report().results if result.rule == rule)
-        if result.status is Status.NOT_APPLICABLE:
-            pytest.skip(result.message)
-        if result.status is Status.EXPECTED_FAIL:
-            pytest.xfail(result.message)
-        if not result.status.is_good:
-            pytest.fail("\n".join(failure(result)), pytrace=False)
+        judge(next(result for result in self.report().results if result.rule == rule))
 
     def test_driven_at_random(self) -> None:
         if self.sequences == 0:
@@ -77,3 +71,13 @@ class ExecutorConformance:
         if reason is not None and found.status is Status.FAIL:
             pytest.xfail(f"{found.rule}: {found.message} (expected: {reason})")
         pytest.fail("\n".join(failure(found)), pytrace=False)
+
+
+def judge(result: Result) -> None:
+    """Make a verdict the outcome of the test that runs."""
+    if result.status is Status.NOT_APPLICABLE:
+        pytest.skip(result.message)
+    if result.status is Status.EXPECTED_FAIL:
+        pytest.xfail(result.message)
+    if not result.status.is_good:
+        pytest.fail("\n".join(failure(result)), pytrace=False)

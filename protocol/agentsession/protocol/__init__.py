@@ -129,6 +129,7 @@ if TYPE_CHECKING:
         read_change,
         wants_hook,
     )
+    from agentsession.protocol._host_rules import HOST_RULES
     from agentsession.protocol._inputs import (
         INPUT_CLASSES,
         STEER_QUEUED,
@@ -238,6 +239,7 @@ __all__ = [
     "EVENT_CLASSES",
     "EVENT_TYPES",
     "HOOK_POINTS",
+    "HOST_RULES",
     "INPUT_CLASSES",
     "PROTOCOL_VERSION",
     "REDACTED",
@@ -532,6 +534,7 @@ _WHERE: Final = {
         "read_change",
         "wants_hook",
     ),
+    "_host_rules": ("HOST_RULES",),
     "_inputs": (
         "INPUT_CLASSES",
         "STEER_QUEUED",

@@ -1,6 +1,7 @@
 """The rule table: every rule of the contract, once. It feeds the docs, the conformance suite and ``explain``.
 
-Not for: checking rules (``_lifecycle.py`` and its parts do, if marked ``machine``). May import: the standard library.
+Not for: the rules of hosts (``_host_rules.py``), or checking rules (``_lifecycle.py`` and its parts do, if marked
+``machine``). May import: the standard library.
 
 Ids are stable: a rule that is dropped stays reserved and its id is never used again (ORD-08 and HITL-05 are reserved).
 """
@@ -30,10 +31,11 @@ class Rule:
 
     id: str
     sentence: str
-    level: Level
+    level: Level | Literal["host"]
+    """``host``: it is asked of hosts, not of executors."""
     checked_by: CheckedBy
     capability: str | None = None
-    """Required only of executors that declare it; ``None``: of all."""
+    """Required only of executors that declare it, or of hosts that have it; ``None``: of all."""
     fix: str = ""
     """What to do about it, for whom the error blames."""
     source: str = "contract §4"

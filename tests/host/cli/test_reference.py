@@ -13,7 +13,7 @@ from tests.host.cli.command import Command
 from agentsession.host._outcome import ERROR_CODES
 from agentsession.host.cli._error_table import ERRORS, errors_page, exit_for
 from agentsession.host.cli._exit_codes import EXIT_BY_REASON, MEANINGS, Exit, exit_code, exit_codes_table
-from agentsession.protocol import RULES, AgentSessionError, StreamEnd
+from agentsession.protocol import HOST_RULES, RULES, AgentSessionError, StreamEnd
 
 ROOT = Path(__file__).parents[3]
 
@@ -85,15 +85,15 @@ def test_an_id_is_explained_however_it_was_copied(command: Command, wanted: str)
 
 
 def test_every_rule_and_every_error_can_be_explained(command: Command) -> None:
-    for known in (*list(RULES)[:3], *list(ERRORS)[:3]):
+    for known in (*list(RULES)[:3], *list(HOST_RULES)[:2], *list(ERRORS)[:3]):
         assert command("explain", known).stdout.startswith(known)
 
 
 def test_the_rules_are_listed_for_people_and_for_programs(command: Command) -> None:
     text = command("rules").stdout
-    assert all(rule in text for rule in RULES)
+    assert all(rule in text for rule in [*RULES, *HOST_RULES])
     listed = json.loads(command("rules", "--json").stdout)
-    assert [rule["id"] for rule in listed] == list(RULES)
+    assert [rule["id"] for rule in listed] == [*RULES, *HOST_RULES]
 
 
 @pytest.mark.parametrize("part", ["event", "descriptor", "input", "all"])

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from agentsession.conformance.results import Report, Status
-from agentsession.protocol import PROTOCOL_VERSION, RULES
+from agentsession.protocol import PROTOCOL_VERSION
 
 __all__ = ["ReportDocument", "document", "report_schema"]
 
@@ -113,8 +113,8 @@ def document(report: Report) -> ReportDocument:
             ResultDocument(
                 rule=result.rule,
                 sentence=result.sentence,
-                level=RULES[result.rule].level,
-                capability=RULES[result.rule].capability,
+                level=result.about.level,
+                capability=result.about.capability,
                 status=result.status,
                 message=result.message,
                 scenario=result.scenario,

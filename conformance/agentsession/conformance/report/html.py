@@ -1,7 +1,7 @@
 """A report as one HTML page that needs no network: agent text is only ever text.
 
 Not for: coming to the verdicts (``runner.py``). Rules carried: SEC-01 as far as showing goes.
-May import: ``agentsession.protocol``, ``results``.
+May import: ``results``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from html import escape
 from typing import Final
 
 from agentsession.conformance.results import LevelScore, Report, Result, Status
-from agentsession.protocol import RULES
 
 __all__ = ["html"]
 
@@ -111,7 +110,7 @@ def _group(report: Report, title: str, statuses: tuple[Status, ...], is_open: bo
 
 
 def _result(result: Result, again: str | None) -> str:
-    rule = RULES[result.rule]
+    rule = result.about
     notes = [rule.level, *([f"declared: {rule.capability}"] if rule.capability else []), result.scenario]
     command = again.format(rule=result.rule) if again is not None else ""
     button = f' <button data-copy="{escape(command, quote=True)}">copy the command</button>' if command else ""

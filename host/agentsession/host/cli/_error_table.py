@@ -54,9 +54,10 @@ _COMMAND_LINE: Final = (
         "not-a-harness",
         "What `agentsession conform` was given is no harness.",
         "The name after the colon is not there, or it is not an object of a subclass of"
-        " `agentsession.conformance.harness.Harness`, nor a class or function that makes one.",
+        " `agentsession.conformance.harness.Harness` (with `--host`: of"
+        " `agentsession.conformance.hosts.harness.HostHarness`), nor a class or function that makes one.",
         "Name the harness: `agentsession conform my_package.conformance:harness`. The tutorial `write-an-executor.md`"
-        " builds one.",
+        " builds one, `test-your-host.md` one of a host.",
         _USAGE,
     ),
     ErrorEntry(

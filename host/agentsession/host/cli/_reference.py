@@ -9,17 +9,19 @@ import difflib
 import json
 import re
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from agentsession.host.cli._error_table import ERRORS, errors_page
 from agentsession.host.cli._lines import Line, line
 from agentsession.host.cli._out import CommandError, Out
 from agentsession.host.cli._text import wrap
-from agentsession.protocol import RULES, Rule, descriptor_schema, event_schema, input_schema, wire_schema
+from agentsession.protocol import HOST_RULES, RULES, Rule, descriptor_schema, event_schema, input_schema, wire_schema
 
 __all__ = ["SchemaPart", "explain", "rules", "schema"]
 
 SchemaPart = Literal["event", "descriptor", "input", "all"]
+
+_ALL: Final = {**RULES, **HOST_RULES}
 
 
 def schema(out: Out, part: SchemaPart) -> None:
@@ -31,11 +33,12 @@ def schema(out: Out, part: SchemaPart) -> None:
 def rules(out: Out, *, as_json: bool) -> None:
     """Print the rule table: one line a rule."""
     if as_json:
-        out.text(json.dumps([_rule_object(rule) for rule in RULES.values()], indent=2, ensure_ascii=False) + "\n")
+        out.text(json.dumps([_rule_object(rule) for rule in _ALL.values()], indent=2, ensure_ascii=False) + "\n")
         return
     lines: list[Line] = []
-    for rule in RULES.values():
+    for rule in _ALL.values():
         note = f"if {rule.capability}" if rule.capability else rule.level
+        note = f"hosts, {note}" if rule.level == "host" and rule.capability else note
         first, *rest = wrap(rule.sentence, out.width - 10)
         lines.append(line((f"{rule.id:<10}", "strong"), first))
         lines += [line(" " * 10, row) for row in rest]
@@ -64,8 +67,8 @@ def explain(out: Out, wanted: str | None, *, everything: bool) -> None:
         raise CommandError("explain what?", where="explain", fix="agentsession explain LIFE-05")
     name = wanted.strip().removeprefix("error").strip("[]:")
     name = re.sub(r"^([A-Za-z]+)-(\d)$", r"\1-0\2", name)  # LIFE-5
-    if name.upper() in RULES:
-        out.lines(_rule_lines(RULES[name.upper()], out.width))
+    if name.upper() in _ALL:
+        out.lines(_rule_lines(_ALL[name.upper()], out.width))
         return
     if name.lower() in ERRORS:
         entry = ERRORS[name.lower()]
@@ -73,19 +76,23 @@ def explain(out: Out, wanted: str | None, *, everything: bool) -> None:
         parts = (("why", entry.why), ("fix", entry.fix), ("exit code", code))
         out.lines(_paragraphs(entry.id, entry.sentence, parts, out.width))
         return
-    near = difflib.get_close_matches(name.lower(), [*ERRORS, *(key.lower() for key in RULES)], n=1, cutoff=0.7)
-    fix = f"agentsession explain {near[0].upper() if near[0].upper() in RULES else near[0]}" if near else None
+    near = difflib.get_close_matches(name.lower(), [*ERRORS, *(key.lower() for key in _ALL)], n=1, cutoff=0.7)
+    fix = f"agentsession explain {near[0].upper() if near[0].upper() in _ALL else near[0]}" if near else None
     raise CommandError(f"no rule and no error is called {wanted!r}", id="unknown-id", fix=fix or "agentsession rules")
 
 
 def _rule_lines(rule: Rule, width: int) -> list[Line]:
-    asked = f"every executor that declares {rule.capability}" if rule.capability else "every executor"
+    if rule.level == "host":
+        asked = f"every host that has {rule.capability}" if rule.capability else "every host"
+    else:
+        asked = f"every executor that declares {rule.capability}" if rule.capability else "every executor"
+        asked += f", from level {rule.level} on"
     seen = {
         "machine": "in the order of events and calls, as they happen",
         "session": "in the behaviour of a live session, by the conformance suite",
         "wire": "in the text of one event",
     }[rule.checked_by]
-    parts = [("asked of", f"{asked}, from level {rule.level} on"), ("seen", seen), ("source", rule.source)]
+    parts = [("asked of", asked), ("seen", seen), ("source", rule.source)]
     if rule.fix:
         parts.insert(0, ("fix", rule.fix))
     return _paragraphs(rule.id, rule.sentence, parts, width)

@@ -1,0 +1,433 @@
+"""How turns end: aborted, closed, lost, cut off, paused and continued.
+
+Not for: what is wrong with single events (``hostile.py``). Rules carried: HOST-22 to HOST-29.
+May import: ``agentsession.protocol``, anyio, the modules of the host suite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import anyio
+
+from agentsession.conformance.hosts.agent import Agent
+from agentsession.conformance.hosts.harness import Word
+from agentsession.conformance.hosts.scene import HostScene, Outcome, Stage, host_scenario
+from agentsession.protocol import Answer, Receipt, ToolGrant, ToolResult
+
+_MANY: Final = 20
+
+
+async def _waits(agent: Agent) -> None:
+    """A turn that calls a tool, and would work for ever on its result."""
+    await agent.call("c1", "slow")
+    await agent.answered("c1")
+    await agent.work()
+
+
+async def _slow(scene: HostScene, *more: Any) -> tuple[Stage, Outcome]:
+    """A host whose tool runs, and its turn."""
+    stage = await scene.host(_waits, *more, tools=[scene.tool("slow", scene.held("slow"))], policy={"slow": "allow"})
+    outcome = stage.begin()
+    await scene.begins("slow")
+    return stage, outcome
+
+
+@host_scenario("HOST-22")
+async def abort_stops_the_tool_that_runs(scene: HostScene) -> None:
+    """The host is told to abort while its tool runs."""
+    stage, outcome = await _slow(scene)
+    await stage.abort()
+    await outcome.over()
+    scene.require(scene.log.has("host", "aborts"), "the executor was not told")
+    scene.require(scene.has_stopped("slow"), "the tool was not stopped")
+    scene.require(outcome.error is not None or outcome.reason == "aborted", f"the turn ended {outcome.reason}")
+
+
+@host_scenario("HOST-22", needs=["ask"])
+async def abort_withdraws_what_the_person_is_asked(scene: HostScene) -> None:
+    """The host is told to abort while the person is asked about a call; a yes that comes later runs nothing."""
+
+    async def play(agent: Agent) -> None:
+        await agent.call("c1", "write")
+        await agent.answered("c1")
+        await agent.work()
+
+    async def word(name: str, args: Mapping[str, Any]) -> Word:
+        await scene.hold("person")
+        return Word("yes")
+
+    stage = await scene.host(play, tools=[scene.tool("write")], policy={"write": "ask"}, person=scene.person(word))
+    outcome = stage.begin()
+    await scene.asked("write")
+    await stage.abort()
+    await outcome.over()
+    scene.release("person")
+    scene.require(scene.has_stopped("write"), "the person was left with the question")
+    scene.require(scene.log.has("host", "aborts"), "the executor was not told")
+    scene.require_not_run("write")
+
+
+@host_scenario("HOST-22", needs=["questions"])
+async def abort_withdraws_a_question_of_the_agent(scene: HostScene) -> None:
+    """The host is told to abort while the person reads a question."""
+
+    async def play(agent: Agent) -> None:
+        await agent.ask("q1", "clarification")
+        await agent.answered("q1")
+        await agent.work()
+
+    async def reply(kind: str, message: str) -> tuple[str, Any]:
+        await scene.hold("person")
+        return ("accept", {})
+
+    stage = await scene.host(play, person=scene.person(reply=reply))
+    outcome = stage.begin()
+    await scene.asked("clarification", "answer")
+    await stage.abort()
+    await outcome.over()
+    scene.release("person")
+    scene.require(scene.has_stopped("clarification"), "the person was left with the question")
+
+
+@host_scenario("HOST-22")
+async def abort_ends_a_turn_that_is_paused(scene: HostScene) -> None:
+    """The stream has ended for a while, the tool still runs."""
+    paused = anyio.Event()
+
+    async def play(agent: Agent) -> None:
+        await agent.call("c1", "slow")
+        await scene.begins("slow")
+        paused.set()
+        await agent.pause()
+        await agent.work()
+
+    stage = await scene.host(play, tools=[scene.tool("slow", scene.held("slow"))], policy={"slow": "allow"})
+    outcome = stage.begin()
+    await paused.wait()
+    await scene.log.until(lambda: scene.log.has("agent", "stream_end"))
+    left = await scene.comes_soon(lambda: outcome.is_over)
+    scene.require(not left, "the turn was left at a pause", "HOST-29")
+    await stage.abort()
+    await outcome.over()
+    scene.require(scene.log.has("host", "aborts"), "the executor was not told")
+    scene.require(scene.has_stopped("slow"), "the tool was not stopped")
+
+
+@host_scenario("HOST-23")
+async def a_result_that_comes_after_an_abort_is_not_sent(scene: HostScene) -> None:
+    """The tool gives its result although it is cancelled, as one in a thread does."""
+    stage = await scene.host(_waits, tools=[scene.tool("slow", scene.stubborn("slow"))], policy={"slow": "allow"})
+    outcome = stage.begin()
+    await scene.begins("slow")
+    await stage.abort()
+    scene.release("slow")
+    await outcome.over()
+    _require_nothing_sent(scene)
+
+
+@host_scenario("HOST-23", needs=["ask"])
+async def a_yes_that_comes_with_an_abort_runs_nothing(scene: HostScene) -> None:
+    """The person's page says yes although it is withdrawn."""
+
+    async def word(name: str, args: Mapping[str, Any]) -> Word:
+        try:
+            await scene.hold("person")
+        except anyio.get_cancelled_exc_class():
+            scene.log.add("person", "clicks yes too late on", name)
+        return Word("yes")
+
+    async def play(agent: Agent) -> None:
+        await agent.call("c1", "write")
+        await agent.grant("g1", "fetch")
+        await agent.answered("c1", "g1")
+        await agent.work()
+
+    policy = {"write": "ask", "fetch": "ask"}
+    stage = await scene.host(play, tools=[scene.tool("write")], policy=policy, person=scene.person(word))
+    outcome = stage.begin()
+    await scene.comes(lambda: any("is asked" in entry.what for entry in scene.log.entries))
+    await stage.abort()
+    scene.release("person")
+    await outcome.over()
+    scene.require_not_run("write")
+    _require_nothing_sent(scene)
+
+
+@host_scenario("HOST-23")
+async def what_waits_for_its_turn_does_not_begin_after_an_abort(scene: HostScene) -> None:
+    """More calls than a host may run at once; the ones that had not begun never do."""
+
+    async def play(agent: Agent) -> None:
+        for number in range(_MANY):
+            await agent.call(f"c{number}", f"slow{number}")
+        await agent.answered(*(f"c{number}" for number in range(_MANY)))
+        await agent.work()
+
+    tools = [scene.tool(f"slow{number}", scene.held("slow")) for number in range(_MANY)]
+    stage = await scene.host(play, tools=tools, policy=lambda name, args: "allow")
+    outcome = stage.begin()
+    await scene.begins("slow0")
+    await stage.abort()
+    scene.release("slow")
+    await outcome.over()
+    place = [entry.what for entry in scene.log.entries].index("tells the host to abort")
+    late = [entry.about for entry in scene.log.entries[place:] if entry.who == "tool" and entry.what == "begins"]
+    scene.require(not late, f"{', '.join(late)} began after the abort")
+
+
+def _require_nothing_sent(scene: HostScene) -> None:
+    place = next(number for number, entry in enumerate(scene.log.entries) if entry.what == "tells the host to abort")
+    for entry in scene.log.entries[place:]:
+        given = entry.data if entry.who == "host" else None
+        sent = isinstance(given, ToolGrant) or (isinstance(given, ToolResult) and not given.is_error)
+        scene.require(not sent, f"{entry.about} was answered with a {entry.what} after the abort")
+
+
+@host_scenario("HOST-24")
+async def a_turn_follows_an_aborted_one(scene: HostScene) -> None:
+    """After an abort the same session takes a turn, with a call that has the same name."""
+
+    async def second(agent: Agent) -> None:
+        await agent.call("c2", "look")
+        await agent.answered("c2")
+        await agent.say("Again.")
+
+    tools = [scene.tool("slow", scene.held("slow")), scene.tool("look")]
+    stage = await scene.host(_waits, second, tools=tools, policy=lambda name, args: "allow")
+    outcome = stage.begin()
+    await scene.begins("slow")
+    await stage.abort()
+    await outcome.over()
+    scene.require(scene.log.has("host", "aborts"), "the executor was not told of the abort", "HOST-22")
+    again = stage.begin("again")
+    await scene.comes(lambda: again.is_over)
+    scene.require(again.is_over, "the next turn hangs")
+    scene.require_completed(again)
+    scene.require(scene.runs("look") == 1, "the call of the second turn did not run")
+    scene.require(scene.runs("slow") == 1, "the call of the aborted turn ran again")
+
+
+@host_scenario("HOST-25")
+async def an_executor_that_vanishes_in_a_stream_ends_the_turn(scene: HostScene) -> None:
+    """The reader raises ConnectionLost while a tool runs."""
+
+    async def play(agent: Agent) -> None:
+        await agent.call("c1", "slow")
+        await scene.begins("slow")
+        agent.lose()
+
+    await _require_lost(scene, play)
+
+
+@host_scenario("HOST-25")
+async def an_executor_that_vanishes_in_an_answer_ends_the_turn(scene: HostScene) -> None:
+    """An answer raises ConnectionLost, and the reader is left waiting for ever."""
+
+    async def play(agent: Agent) -> None:
+        async def vanish(answer: Answer) -> Receipt | None:
+            agent.lose()
+
+        agent.on_answer = vanish
+        await agent.call("c1", "look")
+        await agent.work()
+
+    stage = await scene.host(play, tools=[scene.tool("look")], policy={"look": "allow"})
+    outcome = stage.begin()
+    over = await scene.comes(lambda: scene.log.has("suite", "sees the turn over"))
+    scene.require(over, "the turn waits for an executor that has vanished")
+    scene.require_failed(outcome)
+
+
+@host_scenario("HOST-25")
+async def an_executor_that_vanishes_in_a_pause_ends_the_turn(scene: HostScene) -> None:
+    """The stream has ended input_required, a tool runs, and the record cannot be read any more."""
+
+    async def play(agent: Agent) -> None:
+        await agent.call("c1", "slow")
+        await scene.begins("slow")
+        scene.group.start_soon(later, agent)
+        await agent.pause()
+
+    async def later(agent: Agent) -> None:
+        await agent.breathe()
+        agent.vanish()
+        # A host that does not watch the record learns it when it answers.
+        if not await scene.comes(lambda: scene.has_stopped("slow")):
+            scene.release("slow")
+
+    stage = await scene.host(play, tools=[scene.tool("slow", scene.held("slow"))], policy={"slow": "allow"})
+    outcome = await stage.turn()
+    scene.require(outcome.reason != "input_required", "the turn was left at a pause", "HOST-29")
+    scene.require_failed(outcome)
+
+
+@host_scenario("HOST-25")
+async def an_executor_that_raises_anything_ends_the_turn(scene: HostScene) -> None:
+    """The reader raises what is no error of the contract."""
+
+    async def play(agent: Agent) -> None:
+        await agent.call("c1", "slow")
+        await scene.begins("slow")
+        await agent.put(RuntimeError("a defect of the executor"))
+        await agent.work()
+
+    await _require_lost(scene, play)
+
+
+async def _require_lost(scene: HostScene, play: Any) -> None:
+    """The turn ends with an error, and its tool is stopped."""
+    tools = [scene.tool("slow", scene.held("slow")), scene.tool("look")]
+    stage = await scene.host(play, tools=tools, policy=lambda name, args: "allow")
+    outcome = stage.begin()
+    await scene.begins("slow")
+    over = await scene.comes(lambda: scene.log.has("suite", "sees the turn over"))
+    scene.require(over, "the turn waits for an executor that has vanished")
+    scene.require_failed(outcome)
+    stopped = await scene.comes(lambda: scene.has_stopped("slow"))
+    scene.require(stopped, "the tool was not stopped")
+
+
+@host_scenario("HOST-26")
+async def a_stream_that_just_stops_is_an_error(scene: HostScene) -> None:
+    """The iteration is over, and there was no stream_end."""
+
+    async def play(agent: Agent) -> None:
+        await agent.say("I was about to")
+        agent.cut()
+
+    stage = await scene.host(play)
+    outcome = await stage.turn()
+    scene.require_failed(outcome)
+
+
+@host_scenario("HOST-26")
+async def a_stream_that_stops_while_a_tool_runs_is_an_error(scene: HostScene) -> None:
+    """The same with a tool that runs, which is stopped."""
+
+    async def play(agent: Agent) -> None:
+        await agent.call("c1", "slow")
+        await scene.begins("slow")
+        agent.cut()
+
+    stage = await scene.host(play, tools=[scene.tool("slow", scene.held("slow"))], policy={"slow": "allow"})
+    outcome = stage.begin()
+    over = await scene.comes(lambda: scene.log.has("suite", "sees the turn over"))
+    scene.require(over, "the turn waits for a stream that has stopped")
+    scene.require_failed(outcome)
+    scene.require(scene.has_stopped("slow"), "the tool was not stopped")
+
+
+@host_scenario("HOST-27")
+async def an_abort_that_never_returns_is_given_up(scene: HostScene) -> None:
+    """The executor takes the abort, and does not end."""
+    await _abort_against(scene, "hangs")
+
+
+@host_scenario("HOST-27")
+async def an_abort_that_fails_ends_the_turn(scene: HostScene) -> None:
+    """The executor vanishes at the abort."""
+    await _abort_against(scene, "vanishes")
+
+
+async def _abort_against(scene: HostScene, what: str) -> None:
+    async def play(agent: Agent) -> None:
+        async def on_abort() -> None:
+            if what == "hangs":
+                await scene.hold("the end of time")
+            agent.lose()
+
+        agent.on_abort = on_abort
+        await agent.call("c1", "slow")
+        await agent.answered("c1")
+        await agent.work()
+
+    stage = await scene.host(play, tools=[scene.tool("slow", scene.held("slow"))], policy={"slow": "allow"})
+    outcome = stage.begin()
+    await scene.begins("slow")
+    with anyio.move_on_after(scene.patience_s) as waiting:
+        await stage.abort()
+    scene.require(not waiting.cancelled_caught, f"the abort waits for an executor that {what}")
+    over = await scene.comes(lambda: scene.log.has("suite", "sees the turn over"))
+    scene.require(over, f"the turn waits for an executor that {what} at the abort")
+    scene.require(outcome.reason != "completed", "the turn ended completed")
+    scene.require(scene.has_stopped("slow"), "the tool was not stopped")
+
+
+@host_scenario("HOST-28")
+async def closing_stops_the_turn_that_runs(scene: HostScene) -> None:
+    """The host is told to close its session while a tool runs."""
+    stage, outcome = await _slow(scene)
+    await stage.close()
+    over = await scene.comes(lambda: scene.log.has("suite", "sees the turn over"))
+    scene.require(over, "the turn goes on after its session was closed")
+    scene.require(outcome.reason != "completed", "the turn ended completed")
+    scene.require(scene.has_stopped("slow"), "the tool was not stopped")
+    scene.require(scene.log.has("host", "closes the session"), "the session was not closed at the executor")
+
+
+@host_scenario("HOST-28", needs=["ask"])
+async def closing_withdraws_what_the_person_is_asked(scene: HostScene) -> None:
+    """The host is told to close its session while the person is asked."""
+
+    async def play(agent: Agent) -> None:
+        await agent.call("c1", "write")
+        await agent.answered("c1")
+        await agent.work()
+
+    async def word(name: str, args: Mapping[str, Any]) -> Word:
+        await scene.hold("person")
+        return Word("yes")
+
+    stage = await scene.host(play, tools=[scene.tool("write")], policy={"write": "ask"}, person=scene.person(word))
+    stage.begin()
+    await scene.asked("write")
+    await stage.close()
+    over = await scene.comes(lambda: scene.log.has("suite", "sees the turn over"))
+    scene.require(over, "the turn goes on after its session was closed")
+    scene.release("person")
+    scene.require(scene.has_stopped("write"), "the person was left with the question")
+    scene.require_not_run("write")
+
+
+@host_scenario("HOST-29")
+async def a_turn_is_continued_to_its_end(scene: HostScene) -> None:
+    """The turn pauses twice for calls; the host continues it each time, and takes its final end for the end."""
+
+    async def play(agent: Agent) -> None:
+        for name in ("c1", "c2"):
+            await agent.call(name, "look")
+            await agent.pause()
+        await agent.say("Done.")
+
+    stage = await scene.host(play, tools=[scene.tool("look")], policy={"look": "allow"})
+    outcome = stage.begin()
+    over = await scene.comes(lambda: scene.log.has("suite", "sees the turn over"))
+    scene.require(over, "the turn was not continued")
+    scene.require_completed(outcome)
+    starts = len(scene.log.find("host", "starts a turn"))
+    scene.require(starts == 1, f"the host started {starts} turns for one message")
+
+
+@host_scenario("HOST-29")
+async def a_turn_is_not_continued_before_all_is_answered(scene: HostScene) -> None:
+    """Of two calls one takes longer, over the pause: the turn goes on when both are answered."""
+
+    async def play(agent: Agent) -> None:
+        await agent.call("c1", "slow")
+        await agent.call("c2", "look")
+        scene.group.start_soon(later, agent)
+        await agent.pause()
+
+    async def later(agent: Agent) -> None:
+        await scene.comes(lambda: "c2" not in agent.session.waiting)
+        await agent.breathe(100)
+        scene.release("slow")
+
+    tools = [scene.tool("slow", scene.held("slow")), scene.tool("look")]
+    stage = await scene.host(play, tools=tools, policy=lambda name, args: "allow")
+    scene.require_completed(await stage.turn())
+    entries = [f"{entry.what} {entry.about}".strip() for entry in scene.log.entries if entry.who in ("host", "tool")]
+    early = entries.index("continues the turn") < entries.index("ends slow")
+    scene.require(not early, "the turn was continued while a call of it was not answered")

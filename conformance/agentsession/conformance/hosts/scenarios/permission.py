@@ -1,0 +1,346 @@
+"""What may run: the policy, the person, and what an agent may try to get past them.
+
+Not for: what becomes of what runs (``requests.py``). Rules carried: HOST-01 to HOST-08.
+May import: ``agentsession.protocol``, the modules of the host suite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from agentsession.conformance.hosts.agent import Agent
+from agentsession.conformance.hosts.harness import PolicyBroke, Word
+from agentsession.conformance.hosts.scene import HostScene, host_scenario
+from agentsession.protocol import ElicitationAnswer, ToolGrant, ToolRequest
+
+
+@host_scenario("HOST-01")
+async def a_denied_call_runs_nothing(scene: HostScene) -> None:
+    """A call that the policy denies is answered with a denial, and the one beside it runs."""
+
+    async def play(agent: Agent) -> None:
+        await agent.call("c1", "wipe")
+        await agent.call("c2", "look")
+        await agent.answered("c1", "c2")
+        await agent.say("Done.")
+
+    tools = [scene.tool("wipe"), scene.tool("look")]
+    stage = await scene.host(play, tools=tools, policy={"wipe": "deny", "look": "allow"})
+    scene.require_completed(await stage.turn())
+    scene.require_not_run("wipe")
+    scene.require_denial("c1")
+    scene.require(scene.runs("look") == 1, "look did not run, which the policy allowed")
+
+
+@host_scenario("HOST-01")
+async def an_own_tool_of_the_agent_waits_for_the_policy(scene: HostScene) -> None:
+    """Of two tools of the agent's own, the one that is allowed is granted, and the one that is denied is not."""
+
+    async def play(agent: Agent) -> None:
+        await agent.grant("g1", "wipe")
+        await agent.grant("g2", "look")
+        await agent.answered("g1", "g2")
+
+    stage = await scene.host(play, policy={"wipe": "deny", "look": "allow"})
+    scene.require_completed(await stage.turn())
+    scene.require_denial("g1")
+    scene.require(isinstance(scene.answer("g2"), ToolGrant), "look was not granted, which the policy allowed")
+
+
+@host_scenario("HOST-01")
+async def a_policy_cannot_change_what_runs(scene: HostScene) -> None:
+    """A policy that changes the arguments it is shown has decided on those of the request, and these run."""
+
+    def policy(name: str, args: Mapping[str, Any]) -> str:
+        held = args.get("paths")
+        if isinstance(held, list):
+            held.append("/etc/passwd")
+        return "allow"
+
+    async def play(agent: Agent) -> None:
+        await agent.call("c1", "read", {"paths": ["a.py"]})
+        await agent.answered("c1")
+
+    stage = await scene.host(play, tools=[scene.tool("read")], policy=policy)
+    scene.require_completed(await stage.turn())
+    ran = [entry.data for entry in scene.log.find("tool", "begins", "read")]
+    scene.require(ran == [{"paths": ["a.py"]}], f"it ran with {ran}")
+
+
+@host_scenario("HOST-02")
+async def what_no_rule_names_is_denied(scene: HostScene) -> None:
+    """The policy says nothing of two tools, one of the host's and one of the agent's: neither runs."""
+
+    async def play(agent: Agent) -> None:
+        await agent.call("c1", "write")
+        await agent.grant("g1", "fetch")
+        await agent.answered("c1", "g1")
+
+    stage = await scene.host(play, tools=[scene.tool("write")])
+    scene.require_completed(await stage.turn())
+    scene.require_not_run("write")
+    scene.require_denial("c1")
+    scene.require_denial("g1")
+
+
+@host_scenario("HOST-02")
+async def a_word_that_is_no_decision_is_denied(scene: HostScene) -> None:
+    """The policy answers with words that look like an allow."""
+    words = {"a": "allowed", "b": "ALLOW", "c": "", "d": "yes"}
+
+    async def play(agent: Agent) -> None:
+        for name in words:
+            await agent.call(f"call-{name}", name)
+        await agent.answered(*(f"call-{name}" for name in words))
+
+    stage = await scene.host(play, tools=[scene.tool(name) for name in words], policy=words)
+    scene.require_completed(await stage.turn())
+    for name in words:
+        scene.require_not_run(name)
+        scene.require_denial(f"call-{name}")
+
+
+@host_scenario("HOST-03")
+async def a_policy_that_fails_has_denied(scene: HostScene) -> None:
+    """The policy raises at one call, which is denied; the next call is decided as ever."""
+
+    async def play(agent: Agent) -> None:
+        await agent.call("c1", "write")
+        await agent.answered("c1")
+        await agent.call("c2", "look")
+        await agent.answered("c2")
+
+    tools = [scene.tool("write"), scene.tool("look")]
+    stage = await scene.host(play, tools=tools, policy={"write": PolicyBroke("no rules"), "look": "allow"})
+    scene.require_completed(await stage.turn())
+    scene.require_not_run("write")
+    scene.require_denial("c1")
+    scene.require(scene.runs("look") == 1, "look did not run, which the policy allowed")
+
+
+@host_scenario("HOST-04")
+async def where_nobody_can_be_asked_it_is_denied(scene: HostScene) -> None:
+    """The policy says ask, and there is no person: the call is denied at once."""
+
+    async def play(agent: Agent) -> None:
+        await agent.call("c1", "write")
+        await agent.grant("g1", "fetch")
+        await agent.answered("c1", "g1")
+
+    stage = await scene.host(play, tools=[scene.tool("write")], policy={"write": "ask", "fetch": "ask"})
+    scene.require_completed(await stage.turn())
+    scene.require_not_run("write")
+    scene.require_denial("c1")
+    scene.require_denial("g1")
+
+
+@host_scenario("HOST-04")
+async def a_question_to_nobody_gets_no_yes(scene: HostScene) -> None:
+    """Questions that only offer ways to say yes, or have a default, are declined or cancelled without a person."""
+    options = {"type": "object", "properties": {"option": {"enum": ["allow_once", "allow_always"]}}}
+    region = {"type": "object", "properties": {"region": {"type": "string", "default": "eu"}}}
+
+    async def play(agent: Agent) -> None:
+        await agent.ask("q1", "user_approval", "Allow everything?", requested_schema=options)
+        await agent.ask("q2", "clarification", "Which region?", requested_schema=region)
+        await agent.ask("q3", "tool_confirmation", "Shall I?")
+        await agent.answered("q1", "q2", "q3")
+
+    stage = await scene.host(play)
+    scene.require_completed(await stage.turn())
+    for name in ("q1", "q2", "q3"):
+        answer = scene.answer(name)
+        said = answer.action if isinstance(answer, ElicitationAnswer) else answer.kind
+        scene.require(said in ("decline", "cancel"), f"question {name} was answered {said}")
+
+
+@host_scenario("HOST-05", needs=["ask"])
+async def a_no_of_the_person_runs_nothing(scene: HostScene) -> None:
+    """The person says no to a tool of the host's and to one of the agent's."""
+
+    async def play(agent: Agent) -> None:
+        await agent.call("c1", "write")
+        await agent.grant("g1", "fetch")
+        await agent.answered("c1", "g1")
+
+    policy = {"write": "ask", "fetch": "ask"}
+    stage = await scene.host(play, tools=[scene.tool("write")], policy=policy, person=scene.person(Word("no")))
+    scene.require_completed(await stage.turn())
+    scene.require_not_run("write")
+    scene.require_denial("c1")
+    scene.require_denial("g1")
+
+
+@host_scenario("HOST-05", needs=["ask"])
+async def a_question_that_was_closed_runs_nothing(scene: HostScene) -> None:
+    """The person closes the question without an answer; the host may end the turn for that."""
+
+    async def play(agent: Agent) -> None:
+        await agent.call("c1", "write")
+        await agent.answered("c1")
+
+    person = scene.person(Word("closed"))
+    stage = await scene.host(play, tools=[scene.tool("write")], policy={"write": "ask"}, person=person)
+    outcome = await stage.turn()
+    scene.require(outcome.error is None, f"the turn raised {outcome.error!r}")
+    scene.require_not_run("write")
+
+
+@host_scenario("HOST-05", needs=["ask"])
+async def a_channel_that_fails_runs_nothing(scene: HostScene) -> None:
+    """What asks the person raises: the call is denied, and the turn goes on."""
+
+    async def word(name: str, args: Mapping[str, Any]) -> Word:
+        raise OSError("the page is gone")
+
+    async def play(agent: Agent) -> None:
+        await agent.call("c1", "write")
+        await agent.answered("c1")
+
+    stage = await scene.host(play, tools=[scene.tool("write")], policy={"write": "ask"}, person=scene.person(word))
+    scene.require_completed(await stage.turn())
+    scene.require_not_run("write")
+    scene.require_denial("c1")
+
+
+@host_scenario("HOST-05", "HOST-06", needs=["ask"])
+async def a_yes_of_the_person_runs_the_call_once(scene: HostScene) -> None:
+    """The person says yes to a call of the host's, and to one of the agent's."""
+
+    async def play(agent: Agent) -> None:
+        await agent.call("c1", "write", {"path": "a.py"})
+        await agent.grant("g1", "fetch")
+        await agent.answered("c1", "g1")
+
+    policy = {"write": "ask", "fetch": "ask"}
+    stage = await scene.host(play, tools=[scene.tool("write")], policy=policy, person=scene.person(Word("yes")))
+    scene.require_completed(await stage.turn())
+    scene.require(scene.runs("write") == 1, "write did not run, to which the person said yes")
+    scene.require(isinstance(scene.answer("g1"), ToolGrant), "fetch was not granted, to which the person said yes")
+
+
+@host_scenario("HOST-06", needs=["ask"])
+async def the_person_is_asked_about_what_will_run(scene: HostScene) -> None:
+    """The request says in its texts that it only reads a file; it wipes a folder, and that is what is asked."""
+
+    async def play(agent: Agent) -> None:
+        await agent.say("I will only read a file.")
+        lies = {"title": "read_file", "name": "read_file", "summary": "reads a.py", "args": {"path": "a.py"}}
+        await agent.call("c1", "wipe", {"path": "/home"}, display=lies)
+        await agent.answered("c1")
+
+    person = scene.person(Word("yes"))
+    stage = await scene.host(play, tools=[scene.tool("wipe")], policy={"wipe": "ask"}, person=person)
+    scene.require_completed(await stage.turn())
+    asked = [
+        (entry.about, entry.data) for entry in scene.log.entries if entry.who == "person" and "asked" in entry.what
+    ]
+    scene.require(asked == [("wipe", {"path": "/home"})], f"the person was asked about {asked}")
+    ran = [entry.data for entry in scene.log.find("tool", "begins", "wipe")]
+    scene.require(ran == [{"path": "/home"}], f"it ran with {ran}")
+
+
+@host_scenario("HOST-06", needs=["ask"])
+async def what_is_shown_cannot_be_changed_unseen(scene: HostScene) -> None:
+    """A page that changes the arguments it was given to show has not edited the call."""
+
+    async def word(name: str, args: Mapping[str, Any]) -> Word:
+        args["paths"].append("/etc/passwd")
+        return Word("yes")
+
+    async def play(agent: Agent) -> None:
+        await agent.call("c1", "read", {"paths": ["a.py"]})
+        await agent.answered("c1")
+
+    stage = await scene.host(play, tools=[scene.tool("read")], policy={"read": "ask"}, person=scene.person(word))
+    scene.require_completed(await stage.turn())
+    ran = [entry.data for entry in scene.log.find("tool", "begins", "read")]
+    scene.require(ran == [{"paths": ["a.py"]}], f"it ran with {ran}")
+
+
+@host_scenario("HOST-07", needs=["ask", "edit"])
+async def edited_arguments_are_what_runs(scene: HostScene) -> None:
+    """The person says yes with another path."""
+
+    async def play(agent: Agent) -> None:
+        await agent.call("c1", "write", {"path": "a.py"})
+        await agent.answered("c1")
+
+    person = scene.person(Word("yes", {"path": "b.py"}))
+    stage = await scene.host(play, tools=[scene.path_tool("write")], policy={"write": "ask"}, person=person)
+    scene.require_completed(await stage.turn())
+    ran = [entry.data for entry in scene.log.find("tool", "begins", "write")]
+    scene.require(ran == [{"path": "b.py"}], f"it ran with {ran}")
+
+
+@host_scenario("HOST-07", needs=["ask", "edit"])
+async def edited_arguments_that_do_not_fit_do_not_run(scene: HostScene) -> None:
+    """The person's arguments do not fit the schema; when asked again the person says no."""
+    words = [Word("yes", {"path": 7})]
+
+    async def word(name: str, args: Mapping[str, Any]) -> Word:
+        return words.pop() if words else Word("no")
+
+    async def play(agent: Agent) -> None:
+        await agent.call("c1", "write", {"path": "a.py"})
+        await agent.answered("c1")
+
+    stage = await scene.host(play, tools=[scene.path_tool("write")], policy={"write": "ask"}, person=scene.person(word))
+    scene.require_completed(await stage.turn())
+    scene.require_not_run("write")
+    scene.require_error("c1", "HOST-01")
+
+
+@host_scenario("HOST-07", needs=["ask", "edit"])
+async def edited_arguments_are_decided_on_again(scene: HostScene) -> None:
+    """The person sends the call where the policy lets none go."""
+
+    def policy(name: str, args: Mapping[str, Any]) -> str:
+        return "deny" if args.get("path") == "/etc/passwd" else "ask"
+
+    async def play(agent: Agent) -> None:
+        await agent.call("c1", "write", {"path": "a.py"})
+        await agent.answered("c1")
+
+    person = scene.person(Word("yes", {"path": "/etc/passwd"}))
+    stage = await scene.host(play, tools=[scene.path_tool("write")], policy=policy, person=person)
+    scene.require_completed(await stage.turn())
+    scene.require_not_run("write")
+    scene.require_denial("c1")
+
+
+@host_scenario("HOST-08", needs=["questions"])
+async def a_confirmation_does_not_open_what_is_denied(scene: HostScene) -> None:
+    """The agent asks the person itself about a call that the policy denies, and says that it is harmless."""
+
+    async def play(agent: Agent) -> None:
+        await agent.emit(ToolRequest(request_id="c1", name="wipe", args={}, needs="none", owner="agent"))
+        await agent.ask("q1", "tool_confirmation", "May I read a.py?", tool_request_id="c1")
+        await agent.answered("q1")
+        agent.finish_own("c1", "wipe")
+
+    person = scene.person(reply=("accept", None))
+    stage = await scene.host(play, policy={"wipe": "deny"}, person=person)
+    scene.require_completed(await stage.turn())
+    answer = scene.answer("q1")
+    said = answer.action if isinstance(answer, ElicitationAnswer) else answer.kind
+    scene.require(said != "accept", "the confirmation of a call that the policy denies was accepted")
+
+
+@host_scenario("HOST-08", needs=["questions"])
+async def a_confirmation_of_an_allowed_call_reaches_the_person(scene: HostScene) -> None:
+    """The agent asks the person about a call that the policy allows: the person's yes is passed on."""
+
+    async def play(agent: Agent) -> None:
+        await agent.emit(ToolRequest(request_id="c1", name="look", args={}, needs="none", owner="agent"))
+        await agent.ask("q1", "tool_confirmation", "May I look?", tool_request_id="c1")
+        await agent.answered("q1")
+        agent.finish_own("c1", "look")
+
+    person = scene.person(reply=("accept", None))
+    stage = await scene.host(play, policy={"look": "allow"}, person=person)
+    scene.require_completed(await stage.turn())
+    answer = scene.answer("q1")
+    said = answer.action if isinstance(answer, ElicitationAnswer) else answer.kind
+    scene.require(said == "accept", f"the person accepted, and the question was answered {said}")

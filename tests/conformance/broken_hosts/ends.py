@@ -1,0 +1,224 @@
+"""Hosts that are wrong in ends, and in what comes in. Rules broken: HOST-22 to HOST-33."""
+
+from __future__ import annotations
+
+import anyio
+from tests.conformance.broken_hosts._broken import BrokenHost, broken_host
+
+from agentsession.conformance.hosts.harness import Situation
+from agentsession.protocol import (
+    AgentSession,
+    Answer,
+    Event,
+    EventStream,
+    PendingRequest,
+    StreamEnd,
+    ToolRequest,
+    UnknownEvent,
+)
+
+
+@broken_host("HOST-22")
+class DoesNotTellTheExecutor(BrokenHost):
+    """An abort stops what the host does, and the agent works on."""
+
+    async def abort(self) -> None:
+        self.is_aborted = True
+        self.stop()
+        self.end = StreamEnd(reason="aborted")
+        self.driving.cancel()
+        self.changed.set()
+
+
+@broken_host("HOST-23")
+class SendsWhatComesTooLate(BrokenHost):
+    """What a tool or a person gives after an abort is sent, and what had not begun begins."""
+
+    def is_void(self) -> bool:
+        return False
+
+
+@broken_host("HOST-24")
+class IsSpentByAnAbort(BrokenHost):
+    """After an abort the session takes no other turn."""
+
+    async def turn(self, message: str) -> str:
+        if getattr(self, "is_aborted", False):
+            raise RuntimeError("the session was aborted")
+        return await super().turn(message)
+
+
+@broken_host("HOST-24")
+class StaysAborted(BrokenHost):
+    """The next turn is taken for one that was aborted, too."""
+
+    was_aborted = False
+
+    async def abort(self) -> None:
+        self.was_aborted = True
+        await super().abort()
+
+    def is_void(self) -> bool:
+        return self.was_aborted or super().is_void()
+
+
+@broken_host("HOST-25")
+class WaitsForALostReader(BrokenHost):
+    """An answer that cannot be given is logged, and the stream is waited for."""
+
+    def lost(self, error: Exception) -> None: ...
+
+
+@broken_host("HOST-25")
+class TakesAnyExceptionForAnEnd(BrokenHost):
+    """What is raised while a stream is read, and is none of the contract's errors, ends the turn in peace."""
+
+    async def follow(self, stream: EventStream) -> None:
+        try:
+            await super().follow(stream)
+        except RuntimeError:
+            self.end = StreamEnd(reason="completed")
+
+    def cut_off(self) -> None:
+        if self.end is None or self.end.reason != "completed":
+            super().cut_off()
+
+
+@broken_host("HOST-26")
+class TakesAStopForAnEnd(BrokenHost):
+    """When the iteration is over the turn is completed."""
+
+    def cut_off(self) -> None:
+        self.end = StreamEnd(reason="completed")
+
+
+@broken_host("HOST-27")
+class WaitsForEverAtAnAbort(BrokenHost):
+    """How long an abort takes is left to the executor."""
+
+    async def abort_session(self) -> None:
+        await self.session.abort()
+
+
+@broken_host("HOST-27")
+class LeavesTheTurnWhenItsAbortFails(BrokenHost):
+    """An abort that fails is raised, and the turn waits on."""
+
+    async def abort(self) -> None:
+        self.is_aborted = True
+        self.stop()
+        await self.abort_session()
+        self.end = StreamEnd(reason="aborted")
+        self.changed.set()
+
+
+@broken_host("HOST-28")
+class OnlyAbortsAsItCloses(BrokenHost):
+    """Closing aborts the turn, and leaves the session open."""
+
+    async def close(self) -> None:
+        if hasattr(self, "over") and not self.over.is_set():
+            await self.abort()
+            await self.over.wait()
+
+
+@broken_host("HOST-29")
+class StopsAtAPause(BrokenHost):
+    """The first stream_end is the end of the turn."""
+
+    async def drive(self, message: str) -> None:
+        await self.read(self.session.stream(message))
+
+
+@broken_host("HOST-29")
+class ContinuesTooEarly(BrokenHost):
+    """A paused turn is continued at once, answered or not."""
+
+    async def all_served(self) -> None:
+        await anyio.sleep(0)
+
+
+@broken_host("HOST-30")
+class FallsOverWhatItDoesNotKnow(BrokenHost):
+    """An event of a later version ends the turn."""
+
+    def check(self, event: object) -> None:
+        super().check(event)
+        if isinstance(event, UnknownEvent):
+            raise NotImplementedError(event.type)
+
+
+@broken_host("HOST-30")
+class RunsWhateverIsNeeded(BrokenHost):
+    """Each request that is no grant is run, whatever it needs."""
+
+    async def make(self, request: PendingRequest) -> Answer:
+        if isinstance(request, ToolRequest) and request.needs != "grant":
+            request = request.model_copy(update={"needs": "result"})
+        return await super().make(request)
+
+
+@broken_host("HOST-31")
+class FallsOverWhatIsNoEvent(BrokenHost):
+    """What the stream gives is taken for an event unseen."""
+
+    def check(self, event: object) -> None: ...
+
+
+@broken_host("HOST-31")
+class WaitsForAGhost(BrokenHost):
+    """After a pause it waits until all that the stream_end lists was asked for."""
+
+    async def all_served(self) -> None:
+        assert self.end is not None
+        while any(name not in self.taken for name in self.end.pending):
+            self.changed = anyio.Event()
+            await self.changed.wait()
+        await super().all_served()
+
+
+@broken_host("HOST-32")
+class ShowsLater(BrokenHost):
+    """What is to be shown goes into a queue, and the stream is read on."""
+
+    async def turn(self, message: str) -> str:
+        self.sender, self.receiver = anyio.create_memory_object_stream[Event](10**6)
+        reason, failure = "", None
+        async with self.sender, self.receiver, anyio.create_task_group() as tasks:
+            tasks.start_soon(self._showing)
+            try:
+                reason = await super().turn(message)
+            except Exception as error:  # noqa: BLE001  # raised below, outside of the group
+                failure = error
+            tasks.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+        return reason
+
+    async def _showing(self) -> None:
+        async for event in self.receiver:
+            await super().show(event)
+
+    async def show(self, event: Event) -> None:
+        self.sender.send_nowait(event)
+
+
+@broken_host("HOST-32")
+class KeepsEveryDelta(BrokenHost):
+    """Every event is kept for the page to be drawn again."""
+
+    def __init__(self, session: AgentSession, situation: Situation) -> None:
+        super().__init__(session, situation)
+        self.kept: list[Event] = []
+
+    async def see(self, event: Event) -> None:
+        self.kept.append(event)
+        await super().see(event)
+
+
+@broken_host("HOST-33")
+class PrintsWhatTheAgentWrote(BrokenHost):
+    """What the agent wrote goes to the terminal as it is."""
+
+    def escaped(self, text: str) -> str:
+        return text
