@@ -31,6 +31,12 @@ from agentsession.protocol import HOST_RULES, AgentExecutor, ConfigurationError
 pytestmark = pytest.mark.anyio
 
 
+@pytest.fixture
+def anyio_backend() -> str:
+    """``test_our_host.py`` runs the suite on trio, too."""
+    return "asyncio"
+
+
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
     logging.disable(logging.CRITICAL)

@@ -56,6 +56,12 @@ def test_a_failure_is_told_with_sentence_evidence_and_the_command_that_shows_it_
     assert "again: agentsession conform pkg:harness -k CTL-01 --seed 7" in block
 
 
+def test_control_characters_of_an_agent_are_spelled_out(report: Report) -> None:
+    told = list(lines(report, again=AGAIN, verbose=True))
+    assert all(line.isprintable() for line in told)
+    assert any(r"\x1b[2J" in line for line in told)
+
+
 def test_what_is_good_is_counted_and_not_listed(report: Report) -> None:
     told = "\n".join(lines(report))
     assert "n/a 1" in told

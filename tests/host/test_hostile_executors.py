@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
-from tests.host.fake_session import FakeSession, FakeStream, Until, call
+from tests.host.fake_session import FakeExecutor, FakeSession, FakeStream, Until, call
 
 from agentsession.host import CallbackChannel, Host, PolicyRequest, allow_all, ask_all, tool
 from agentsession.protocol import (
     AbortResult,
     AbortTimeout,
+    AgentExecutor,
     Answer,
     ConnectionLost,
     Event,
@@ -126,6 +127,17 @@ async def test_a_tool_that_is_about_to_begin_when_the_turn_is_aborted_does_not(a
         with anyio.fail_after(5):
             assert (await host.run_turn(session, "go")).end.reason == "aborted"
     assert begun == []
+
+
+async def test_a_session_that_does_not_close_is_left(caplog: pytest.LogCaptureFixture) -> None:
+    class Open(FakeSession):
+        async def aclose(self) -> None:
+            await anyio.sleep_forever()
+
+    host = Host(abort_grace_s=0.01)
+    with anyio.fail_after(5):
+        await host.close(await host.open(cast(AgentExecutor, FakeExecutor(Open([])))))
+    assert "did not close in time" in caplog.text
 
 
 @pytest.mark.parametrize("thing", [None, "text", {"type": "tool_request"}])

@@ -36,6 +36,9 @@ __all__ = ["Host"]
 
 logger = logging.getLogger("agentsession.host")
 
+_CLOSES = 3
+"""Closing is an abort, telling the hooks and waiting for the store: each has a grace time."""
+
 
 class Host:
     """Runs agents under control: every tool call passes schema, policy and, where the policy says so, the person.
@@ -57,7 +60,7 @@ class Host:
     ``expose_tool_errors``: whether the model sees an exception's message, or only its type.
     ``hooks``: asked at the points of each session's life (``agentsession.protocol.LifecycleInterceptor``).
     ``abort_grace_s``: how long an abort waits for the session's own, which has a grace time of its own; also that of a
-    cancelled :meth:`run_turn`.
+    cancelled :meth:`run_turn`. Closing may take three times as long.
     """
 
     def __init__(
@@ -167,9 +170,12 @@ class Host:
                 del self._attached[key]
 
     async def close(self, session: AgentSession) -> None:
-        """Close a session, from any task; a running turn of it is aborted."""
+        """Close a session, from any task; a running turn of it is aborted. One that does not close is left."""
         self._attached.pop(id(session), None)
-        await session.aclose()
+        with anyio.move_on_after(_CLOSES * self._settings.abort_grace_s) as waiting:
+            await session.aclose()
+        if waiting.cancelled_caught:
+            logger.warning("session %s did not close in time, and was left", session.session_id)
 
     @asynccontextmanager
     async def session(
@@ -185,7 +191,7 @@ class Host:
         try:
             yield session
         finally:
-            with anyio.CancelScope(shield=True):  # closing is bounded by the session's own grace time
+            with anyio.CancelScope(shield=True):  # closing is bounded
                 await self.close(session)
 
     async def run_turn(

@@ -165,8 +165,9 @@ _RULES: Final = (
     ),
     _rule(
         27,
-        "An executor that does not end, or fails, at an abort holds neither the abort nor the turn for ever.",
-        fix="bound session.abort() by a grace time of the host's own",
+        "An executor that does not end, or fails, at an abort or as it is closed holds up neither that call nor the"
+        " turn for ever.",
+        fix="bound session.abort() and session.aclose() by a grace time of the host's own",
     ),
     _rule(
         28,

@@ -377,7 +377,11 @@ class SimpleRun(HostRun):
             with contextlib.suppress(Exception):
                 await self.abort()
             await self.over.wait()
-        await self.session.aclose()
+        await self.close_session()
+
+    async def close_session(self) -> None:
+        with anyio.move_on_after(self.situation.grace_s):
+            await self.session.aclose()
 
 
 def _words(event: Event) -> str:

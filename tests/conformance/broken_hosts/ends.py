@@ -112,6 +112,14 @@ class LeavesTheTurnWhenItsAbortFails(BrokenHost):
         self.changed.set()
 
 
+@broken_host("HOST-27")
+class WaitsForEverAsItCloses(BrokenHost):
+    """How long closing takes is left to the executor."""
+
+    async def close_session(self) -> None:
+        await self.session.aclose()
+
+
 @broken_host("HOST-28")
 class OnlyAbortsAsItCloses(BrokenHost):
     """Closing aborts the turn, and leaves the session open."""

@@ -315,8 +315,8 @@ class AdversarySession:
 
     @property
     def is_holding(self) -> bool:
-        """Whether an abort does not get through to this executor."""
-        return self._agent is not None and self._agent.on_abort is not None
+        """Whether an abort, or closing, does not get through to this executor."""
+        return self._agent is not None and (self._agent.on_abort is not None or self._agent.on_close is not None)
 
     @property
     def pending(self) -> Sequence[PendingRequest]:
@@ -457,6 +457,8 @@ class AdversarySession:
     async def aclose(self) -> None:
         self.log.add("host", "closes the session")
         await checkpoint()
+        if self._agent is not None and self._agent.on_close is not None:
+            await self._agent.on_close()
         if self.lost is None and self._machine.state in ("running", "input_required"):
             self._stop()
         self._playing.cancel()

@@ -46,6 +46,8 @@ class Agent:
         """Instead of what the session does with an answer, unless it gives ``None``. May raise, or wait for ever."""
         self.on_abort: Callable[[], Awaitable[None]] | None = None
         """Before the session does what an abort asks for. May raise, or wait for ever."""
+        self.on_close: Callable[[], Awaitable[None]] | None = None
+        """Before the session closes, likewise."""
 
     # -- what an agent may do -----------------------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ def lines(report: Report, *, again: str | None = None, verbose: bool = False) ->
     for score in report.scores():
         yield f"  {score.level.capitalize():<{width}}  {_score(score)}"
     for extra in report.extras:
-        yield f"  {extra.name:<{width}}  {extra.summary}"
+        yield _printable(f"  {extra.name:<{width}}  {extra.summary}")
     counts = [f"{status.value} {len(report.of(status))}" for status in Status if report.of(status)]
     yield f"  {'   '.join(counts)}"
     for status in _SHOWN:
@@ -43,7 +43,7 @@ def lines(report: Report, *, again: str | None = None, verbose: bool = False) ->
             yield from failure(result, again)
     if verbose:
         yield ""
-        yield from _all(report.results)
+        yield from map(_printable, _all(report.results))
     if report.misses is not None:
         yield from ("", f"FAIL {report.misses}")
     yield ""
@@ -59,6 +59,17 @@ def _score(score: LevelScore) -> str:
 
 def failure(result: Result, again: str | None = None) -> Iterator[str]:
     """One verdict that is not good: the rule's sentence, what was wrong, and the stretch that shows it."""
+    yield from map(_printable, _failure(result, again))
+
+
+def _printable(line: str) -> str:
+    """What an agent wrote is in it: control characters of its are spelled out, and reach no terminal."""
+    if line.isprintable():
+        return line
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in line)
+
+
+def _failure(result: Result, again: str | None) -> Iterator[str]:
     head = f"{_WORD[result.status]} {result.rule}  {result.sentence}"
     yield from textwrap.wrap(head, _WIDTH, subsequent_indent="  ")
     if result.message:

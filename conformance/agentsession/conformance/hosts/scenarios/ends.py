@@ -331,6 +331,24 @@ async def an_abort_that_fails_ends_the_turn(scene: HostScene) -> None:
     await _abort_against(scene, "vanishes")
 
 
+@host_scenario("HOST-27")
+async def closing_a_session_that_does_not_close_is_given_up(scene: HostScene) -> None:
+    """The turn is over, and the executor takes for ever to close."""
+
+    async def play(agent: Agent) -> None:
+        async def on_close() -> None:
+            await scene.hold("the end of time")
+
+        agent.on_close = on_close
+        await agent.say("Done.")
+
+    stage = await scene.host(play)
+    scene.require_completed(await stage.turn())
+    with anyio.move_on_after(scene.patience_s) as waiting:
+        await stage.close()
+    scene.require(not waiting.cancelled_caught, "closing waits for an executor that hangs")
+
+
 async def _abort_against(scene: HostScene, what: str) -> None:
     async def play(agent: Agent) -> None:
         async def on_abort() -> None:

@@ -295,6 +295,27 @@ async def what_does_not_wait_is_not_served(scene: HostScene) -> None:
         scene.require(not scene.answers(name), f"{name} was answered, which did not wait")
 
 
+@host_scenario("HOST-14")
+async def a_request_under_a_used_id_is_not_served(scene: HostScene) -> None:
+    """Another call comes under the id of one that was answered, and one under the id of one that runs."""
+
+    async def play(agent: Agent) -> None:
+        await agent.call("c1", "look")
+        await agent.answered("c1")
+        await agent.shown(ToolRequest(request_id="c1", name="write", args={}))
+        await agent.call("c2", "slow")
+        await scene.begins("slow")
+        await agent.shown(ToolRequest(request_id="c2", name="write", args={}))
+        await agent.breathe()
+        scene.release("slow")
+        await agent.answered("c2")
+
+    tools = [scene.tool("look"), scene.tool("slow", scene.held("slow")), scene.tool("write")]
+    stage = await scene.host(play, tools=tools, policy=lambda name, args: "allow")
+    scene.require_completed(await stage.turn())
+    scene.require_not_run("write")
+
+
 @host_scenario("HOST-15")
 async def a_slow_tool_holds_up_no_other(scene: HostScene) -> None:
     """While one tool runs, the call beside it runs and is answered, and the agent is heard."""
