@@ -120,6 +120,21 @@ def test_a_level_that_is_missed_is_told_in_every_report_for_people_and_ci() -> N
     assert "level" not in "\n".join(lines(report_of({})))
 
 
+def test_what_was_logged_is_in_every_report_and_in_the_text_on_demand() -> None:
+    results = report_of({"CTL-01": Status.FAIL}).results
+    logged = [dataclasses.replace(each, log=(NASTY, "two")) if each.rule == "CTL-01" else each for each in results]
+    whole = dataclasses.replace(report_of({}), results=tuple(logged))
+    assert "  logged: 2 lines, shown with -v" in list(lines(whole))
+    assert "    two" in list(lines(whole, verbose=True))
+    (made,) = [each for each in json.loads(document(whole).model_dump_json())["results"] if each["log"]]
+    assert made["log"] == [NASTY, "two"]
+    assert [str(each.text).splitlines()[-1] for each in ET.fromstring(junit(whole)).iter("system-err")] == ["two"]
+    page = _Page()
+    page.feed(html(whole))
+    assert [tag for tag, _ in page.tags].count("script") == 1
+    assert NASTY.splitlines()[0] in "".join(page.text)
+
+
 class _Page(HTMLParser):
     """What a page holds: its tags, and the text of its list items."""
 

@@ -54,7 +54,9 @@ def command(
     html: Annotated[str | None, typer.Option(metavar="FILE", help="Write the report as one HTML page.")] = None,
     junit: Annotated[str | None, typer.Option(metavar="FILE", help="Write the report as JUnit XML.")] = None,
     badge: Annotated[str | None, typer.Option(metavar="FILE", help="Write the JSON of a shields.io badge.")] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="A line for every rule.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="A line for every rule, and what was logged.")
+    ] = False,
 ) -> None:
     """Prove an executor against every rule of the contract, or with --host a host against every rule of hosts.
 

@@ -179,6 +179,10 @@ class Harness(abc.ABC):
         """End the executor as ``kill -9`` would. This way serves one that keeps nothing but ``play.store``."""
         await play.die()
 
+    def log(self, executor: AgentExecutor) -> Sequence[str]:
+        """The last lines that an executor wrote elsewhere than to this process's log; shown with a failure."""
+        return ()
+
     async def compact(self, executor: AgentExecutor, session: AgentSession) -> int | None:
         """Let the executor drop the beginning of a record that has two turns: the last seq that is gone.
 

@@ -72,6 +72,8 @@ class Result:
     """The shortest stretch that shows it."""
     scenario: str = ""
     """The scenario that found it."""
+    log: tuple[str, ...] = ()
+    """Of what is no pass: the last lines that the executor logged in that scenario, without secrets."""
 
     @property
     def about(self) -> Rule:

@@ -22,6 +22,7 @@ import anyio
 
 from agentsession.conformance.engine import Break, evidence_of
 from agentsession.conformance.harness import CannotPlay, Harness
+from agentsession.conformance.logged import Logged, listening
 from agentsession.conformance.probes import probe
 from agentsession.conformance.results import Evidence, Extra, Report, Result, Status, rules_of
 from agentsession.conformance.scene import SCENARIOS, HarnessBroke, NotApplicable, Scenario, Scene, scene_of
@@ -69,20 +70,31 @@ async def run_scenario(chosen: Scenario, harness: Harness, *, seed: int = 0, lim
     """What one scenario shows: at most one failure that it found itself, and what its records show."""
     own: list[Result] = []
     records: list[Result] = []
-    try:
-        async with scene_of(harness, random.Random(f"{seed} {chosen.name}")) as scene:
-            with anyio.move_on_after(limit_s) as limit:
-                try:
-                    await chosen.play(scene)
-                    own = [Result(rule, Status.PASS, scenario=chosen.name) for rule in chosen.rules]
-                except Exception as error:  # noqa: BLE001  # whatever it is, it is a verdict
-                    own = judged(chosen.rules, alone(error))
-                records = await scene.finish(complete=own[0].status is not Status.FAIL)
-            if limit.cancelled_caught:
-                own = [_stuck(chosen, scene, limit_s)]
-    except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001  # as above, raised as the executor was left
-        own = own if own and own[0].status is Status.FAIL else judged(chosen.rules, alone(error))
-    return _named(chosen, own, records)
+    scene: Scene | None = None
+    with listening() as heard:
+        try:
+            async with scene_of(harness, random.Random(f"{seed} {chosen.name}")) as scene:
+                with anyio.move_on_after(limit_s) as limit:
+                    try:
+                        await chosen.play(scene)
+                        own = [Result(rule, Status.PASS, scenario=chosen.name) for rule in chosen.rules]
+                    except Exception as error:  # noqa: BLE001  # whatever it is, it is a verdict
+                        own = judged(chosen.rules, alone(error))
+                    records = await scene.finish(complete=own[0].status is not Status.FAIL)
+                if limit.cancelled_caught:
+                    own = [_stuck(chosen, scene, limit_s)]
+        except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001  # as above, raised as the executor was left
+            own = own if own and own[0].status is Status.FAIL else judged(chosen.rules, alone(error))
+    return [_with_log(result, heard, scene) for result in _named(chosen, own, records)]
+
+
+def _with_log(result: Result, heard: Logged, scene: Scene | None) -> Result:
+    """What failed is shown with what was logged meanwhile."""
+    if result.status not in (Status.FAIL, Status.HARNESS_ERROR):
+        return result
+    secrets = scene.secrets if scene is not None else ()
+    elsewhere = scene.logged.lines(secrets) if scene is not None else ()
+    return dataclasses.replace(result, log=heard.lines(secrets) + elsewhere)
 
 
 def alone(error: BaseException) -> Exception:

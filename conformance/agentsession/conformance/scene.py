@@ -23,6 +23,7 @@ from anyio.lowlevel import checkpoint
 from agentsession.conformance.engine import Break, check, evidence_of
 from agentsession.conformance.harness import CannotPlay, Harness, MortalStore, Play
 from agentsession.conformance.hosting import standard_answer
+from agentsession.conformance.logged import Logged
 from agentsession.conformance.looking import ran_early, requests
 from agentsession.conformance.results import Evidence, Result, Status
 from agentsession.conformance.script import Script, Step
@@ -102,6 +103,8 @@ class Scene:
         self._folders = 0
         self.seen = Seen()
         """What readers were given."""
+        self.logged = Logged()
+        """What executors in other processes wrote to their logs."""
         self._given_up: set[str] = set()
 
     # -- executors and sessions ---------------------------------------------------------------------------------------

@@ -178,6 +178,8 @@ class Stage:
     async def leave(self) -> None:
         """Leave the executor, and wait until it is left."""
         self.play.release_stubborn()
+        for line in self.scene.harness.log(self.executor):
+            self.scene.logged.add(line)
         self._leaving.set()
         await self._left.wait()
 

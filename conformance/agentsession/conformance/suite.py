@@ -70,7 +70,7 @@ class ExecutorConformance:
         reason = self._known().get(found.rule)
         if reason is not None and found.status is Status.FAIL:
             pytest.xfail(f"{found.rule}: {found.message} (expected: {reason})")
-        pytest.fail("\n".join(failure(found)), pytrace=False)
+        pytest.fail("\n".join(failure(found, verbose=True)), pytrace=False)
 
 
 def judge(result: Result) -> None:
@@ -80,4 +80,4 @@ def judge(result: Result) -> None:
     if result.status is Status.EXPECTED_FAIL:
         pytest.xfail(result.message)
     if not result.status.is_good:
-        pytest.fail("\n".join(failure(result)), pytrace=False)
+        pytest.fail("\n".join(failure(result, verbose=True)), pytrace=False)

@@ -50,6 +50,8 @@ class ResultDocument(_Data):
     message: str
     scenario: str
     evidence: list[EvidenceDocument]
+    log: list[str]
+    """The last lines that the executor logged in the scenario that failed, without secrets."""
 
 
 class LevelDocument(_Data):
@@ -126,6 +128,7 @@ def document(report: Report) -> ReportDocument:
                     )
                     for item in result.evidence
                 ],
+                log=list(result.log),
             )
             for result in report.results
         ],

@@ -115,6 +115,9 @@ def _result(result: Result, again: str | None) -> str:
     command = again.format(rule=result.rule) if again is not None else ""
     button = f' <button data-copy="{escape(command, quote=True)}">copy the command</button>' if command else ""
     shown = _evidence(result) if result.evidence else ""
+    if result.log:
+        text = escape("\n".join(result.log))
+        shown += f"<details><summary>what it logged</summary><pre>{text}</pre></details>"
     message = f"<p>{escape(result.message)}</p>" if result.message else ""
     return (
         f'<details id="{escape(result.rule)}" data-rule><summary><span class="rule">{escape(result.status.value)} '

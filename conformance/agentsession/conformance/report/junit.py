@@ -65,6 +65,8 @@ def _case(suite: ET.Element, level: str, result: Result) -> None:
     shown = "\n".join(f"{item.text}{'   <- here' if item.is_break else ''}" for item in result.evidence)
     if shown:
         told.text = _clean(shown)
+    if result.log:
+        ET.SubElement(case, "system-err").text = _clean("\n".join(result.log))
 
 
 def _clean(text: str) -> str:

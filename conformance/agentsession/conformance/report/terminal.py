@@ -40,7 +40,7 @@ def lines(report: Report, *, again: str | None = None, verbose: bool = False) ->
     for status in _SHOWN:
         for result in report.of(status):
             yield ""
-            yield from failure(result, again)
+            yield from failure(result, again, verbose=verbose)
     if verbose:
         yield ""
         yield from map(_printable, _all(report.results))
@@ -57,9 +57,12 @@ def _score(score: LevelScore) -> str:
     return f"{score.passed}/{score.applicable}  {word}"
 
 
-def failure(result: Result, again: str | None = None) -> Iterator[str]:
-    """One verdict that is not good: the rule's sentence, what was wrong, and the stretch that shows it."""
-    yield from map(_printable, _failure(result, again))
+def failure(result: Result, again: str | None = None, *, verbose: bool = False) -> Iterator[str]:
+    """One verdict that is not good: the rule's sentence, what was wrong, and the stretch that shows it.
+
+    ``verbose``: with what the executor logged meanwhile.
+    """
+    yield from map(_printable, _failure(result, again, verbose))
 
 
 def _printable(line: str) -> str:
@@ -69,7 +72,7 @@ def _printable(line: str) -> str:
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in line)
 
 
-def _failure(result: Result, again: str | None) -> Iterator[str]:
+def _failure(result: Result, again: str | None, verbose: bool) -> Iterator[str]:
     head = f"{_WORD[result.status]} {result.rule}  {result.sentence}"
     yield from textwrap.wrap(head, _WIDTH, subsequent_indent="  ")
     if result.message:
@@ -77,6 +80,12 @@ def _failure(result: Result, again: str | None) -> Iterator[str]:
     for item in result.evidence:
         mark = "   <- here" if item.is_break and item.event is not None else ""
         yield from _evidence(item.text + mark)
+    if result.log and verbose:
+        yield "  logged:"
+        for line in result.log:
+            yield from _evidence(line)
+    elif result.log:
+        yield f"  logged: {len(result.log)} lines, shown with -v"
     if result.scenario:
         yield f"  in: {result.scenario}"
     if again is not None and result.status is not Status.HARNESS_ERROR:

@@ -166,7 +166,7 @@ class StdioExecutor:
             with anyio.fail_after(self._start_s):
                 result = await self.call("start", params, _as_it_is)
         except TimeoutError:
-            said = "\n".join([f"the executor did not answer start within {self._start_s:g} s", *self._log()])
+            said = "\n".join([f"the executor did not answer start within {self._start_s:g} s", *self.log()])
             raise ConfigurationError(said, where=" ".join(self.command)) from None
         except ConnectionLost as error:
             raise ConfigurationError(f"the executor did not start: {error.what}") from error
@@ -207,7 +207,8 @@ class StdioExecutor:
             with anyio.move_on_after(_GRACE_S):
                 await self._over.wait()
 
-    def _log(self) -> list[str]:
+    def log(self) -> builtins.list[str]:
+        """The last lines that the process has written to stderr."""
         return self._process.log() if self._process is not None else []
 
     # -- sessions -----------------------------------------------------------------------------------------------------

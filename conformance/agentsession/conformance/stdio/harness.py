@@ -35,6 +35,11 @@ class StdioHarness(Harness):
         """An executor that is not started yet. ``kill_at``: it is killed once it has printed so many lines."""
         return StdioExecutor(self.command, play, start_s=self._start_s, answer_s=self._answer_s, kill_at=kill_at)
 
+    def log(self, executor: AgentExecutor) -> Sequence[str]:
+        """What its process has written to stderr."""
+        assert isinstance(executor, StdioExecutor)
+        return executor.log()
+
     async def kill(self, executor: AgentExecutor, play: Play) -> None:
         """End its process by SIGKILL."""
         assert isinstance(executor, StdioExecutor)

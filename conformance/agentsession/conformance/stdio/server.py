@@ -12,6 +12,7 @@ its records too, unless the harness has a store of its own.
 from __future__ import annotations
 
 import builtins
+import logging
 import os
 import sys
 import traceback
@@ -403,6 +404,7 @@ def main() -> None:
     """``python -m agentsession.conformance.stdio.server MODULE:harness``."""
     if len(sys.argv) != 2:
         sys.exit("usage: python -m agentsession.conformance.stdio.server MODULE:harness")
+    logging.basicConfig(level=logging.WARNING)  # to stderr, of which the suite shows the end with a failure
     harness = load_harness(sys.argv[1])
     # What anything prints must not get between the messages.
     out = os.dup(1)
