@@ -13,14 +13,18 @@ from functools import cache
 
 import pytest
 from tests.conformance.broken import Broken, all_broken
+from tests.conformance.broken._parts import Session
 from tests.conformance.harnesses import adk, scripted
 from tests.conformance.harnesses.node import harness as node
 from tests.conformance.harnesses.node import needs_node
 
+from agentsession.conformance.driven.moves import Move, play
+from agentsession.conformance.driven.plans import plan_of
+from agentsession.conformance.engine import Break
 from agentsession.conformance.harness import Harness, Play
 from agentsession.conformance.machine import RANDOM, RandomReport, drive_at_random
 from agentsession.conformance.results import Status
-from agentsession.protocol import AgentDescriptor, AgentExecutor
+from agentsession.protocol import AbortResult, AgentDescriptor, AgentExecutor
 
 SEQUENCES = int(os.environ.get("AGENTSESSION_SEQUENCES", "0"))
 SEED = int(os.environ.get("AGENTSESSION_SEED", "1"))
@@ -52,6 +56,7 @@ def shown(report: RandomReport) -> str:
         pytest.param(scripted.harness, 8, "trio", id="scripted on trio"),
         pytest.param(scripted.reentered, 12, "asyncio", id="re-entered"),
         pytest.param(adk.memory, 8, "asyncio", id="adk"),
+        pytest.param(adk.parked, 6, "asyncio", id="adk, parked"),
         pytest.param(adk.sqlite, 4, "asyncio", id="adk in SQLite"),
     ],
 )
@@ -145,7 +150,8 @@ def test_a_failure_shows_the_steps_and_how_to_see_them_again() -> None:
     report = found("FailsTheTurnAfterAnAbort")
     assert report.result is not None
     assert f"seed {report.seed}, 25 sequences" in report.result.message
-    assert steps(report)[0].startswith(' 1  stream("message 1"), read to its end: ')
+    assert [line[:4].strip() for line in steps(report)] == [str(n) for n in range(1, len(steps(report)) + 1)]
+    assert 'stream("message 1")' in shown(report)
     assert " abort(): idle, the turn ended aborted" in shown(report)
     assert [item.text for item in report.result.evidence][: len(report.sequence)] == list(report.sequence)
 
@@ -167,6 +173,33 @@ def test_a_rule_that_is_not_wanted_is_passed_over() -> None:
     fault = next(fault for fault in all_broken()["CTL-02"])
     assert drive_at_random(fault(), sequences=6, seed=1, rules=["CTL-02"]).result is not None
     assert drive_at_random(fault(), sequences=6, seed=1, rules=["LIFE-07"]).result is None
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("move", "name", "rule"),
+    [
+        ("abort_at_once", "StaysBusyAfterAnAbort", "CTL-01"),
+        ("abort_at_once", "ReturnsFromAbortAtOnce", "CTL-01"),
+        ("steer_at_once", "InjectsASteerTwice", "CTL-06"),
+    ],
+)
+async def test_a_step_may_come_before_the_agent_has_come_anywhere(move: str, name: str, rule: str) -> None:
+    faults: list[type[Broken]] = [ReturnsFromAbortAtOnce]
+    faults += [fault for same in all_broken().values() for fault in same]
+    fault = next(fault for fault in faults if fault.__name__ == name)
+    played = await play(fault(), plan_of([["say"]]), [Move(move)], 20.0)
+    assert isinstance(played.error, Break)
+    assert played.error.rule == rule
+    assert (await play(scripted.harness, plan_of([["say"]]), [Move(move)], 20.0)).error is None
+
+
+class ReturnsFromAbortAtOnce(Broken):
+    """Abort returns before the turn has ended."""
+
+    async def abort(self, session: Session, reason: str | None) -> AbortResult:
+        session.executor.later(lambda: session.inner.abort(reason))
+        return AbortResult(status="aborted", stream_id=session.inner.machine.stream_id)
 
 
 # -- harnesses --------------------------------------------------------------------------------------------------------

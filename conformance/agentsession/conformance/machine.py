@@ -279,6 +279,16 @@ class _Machine(RuleBasedStateMachine):
     def steer(self) -> None:
         self._take("steer")
 
+    @precondition(_can("steer_at_once"))
+    @rule()
+    def steer_at_once(self) -> None:
+        self._take("steer_at_once")
+
+    @precondition(_can("abort_at_once"))
+    @rule()
+    def abort_at_once(self) -> None:
+        self._take("abort_at_once")
+
     @precondition(_can("update"))
     @rule(which=st.sampled_from(list(UPDATES)))
     def update(self, which: str) -> None:

@@ -13,7 +13,7 @@ from agentsession.conformance.driven.session import Driven
 from agentsession.conformance.looking import of
 from agentsession.protocol import AgentSessionError, Error, SessionConfig, SessionUpdate, StreamEnd, ToolResponse
 
-__all__ = ["UPDATES", "abort", "steer", "update"]
+__all__ = ["UPDATES", "abort", "abort_at_once", "steer", "steer_at_once", "update"]
 
 UPDATES: Final[Mapping[str, SessionConfig]] = {
     "title": SessionConfig(title="Bugs"),
@@ -22,6 +22,41 @@ UPDATES: Final[Mapping[str, SessionConfig]] = {
     "nothing": SessionConfig(),
 }
 """The updates that are tried."""
+
+
+async def steer_at_once(driven: Driven) -> None:
+    """Start a turn, and steer it before it has come anywhere."""
+    what = f'stream("message {driven.said + 1}"), and at once steer("to the left")'
+    await driven.step(what, _steer_at_once(driven))
+
+
+async def _steer_at_once(driven: Driven) -> str:
+    await driven.begin("to its end")
+    got = await driven.called(driven.session.steer("to the left"), "CTL-06", "steer()")
+    if got.ok:
+        driven.scene.expect(got.request_id is not None, "CTL-06", "a steer that was queued has no id")
+        driven.steers[str(got.request_id)] = driven.turn_id
+    return ""
+
+
+async def abort_at_once(driven: Driven) -> None:
+    """Start a turn, and end it before it has come anywhere; or it has come to its end by itself."""
+    what = f'stream("message {driven.said + 1}"), and at once abort()'
+    await driven.step(what, _abort_at_once(driven), suspect="CTL-01")
+
+
+async def _abort_at_once(driven: Driven) -> str:
+    await driven.begin("to its end")
+    outcome = await driven.called(driven.session.abort("at once"), "CTL-01", "abort()")
+    record = await driven.record()
+    ends = [event for event in of(record, StreamEnd) if event.turn_id == driven.turn_id]
+    driven.scene.expect(bool(ends), "CTL-01", "abort() returned before the turn's end was in the record", record[-4:])
+    state, reason = driven.session.state, ends[-1].reason
+    driven.scene.expect(state == "idle", "CTL-01", f"after an abort the session is {state}", record[-4:])
+    said = f"abort() says {outcome.status}, the turn ended {reason}"
+    driven.scene.expect((outcome.status == "aborted") == (reason == "aborted"), "CTL-04", said, record[-4:])
+    driven.course.end(reason)
+    return ""
 
 
 async def steer(driven: Driven) -> None:

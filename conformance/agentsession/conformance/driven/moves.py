@@ -60,6 +60,8 @@ MOVES: Final[Mapping[str, tuple[Callable[[Driven], object], Callable[..., Awaita
     "answer_strangely": (_always, answering.answer_strangely),
     "progress": (lambda driven: driven.session.pending, answering.progress),
     "steer": (_always, control.steer),
+    "steer_at_once": (lambda driven: not driven.course.is_open and "steering" in driven.can, control.steer_at_once),
+    "abort_at_once": (lambda driven: not driven.course.is_open and "abort" in driven.can, control.abort_at_once),
     "update": (_always, control.update),
     "abort": (_always, control.abort),
     "attach": (_always, reads.attach),

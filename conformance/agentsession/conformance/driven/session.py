@@ -263,9 +263,10 @@ class Driven:
 
     async def say(self, reads: Reads) -> None:
         """Start a turn with a message, wherever the session is."""
-        await self.step(f'stream("message {self.said + 1}"), read {reads}', self._say(reads))
+        await self.step(f'stream("message {self.said + 1}"), read {reads}', self.begin(reads))
 
-    async def _say(self, reads: Reads) -> str:
+    async def begin(self, reads: Reads) -> str:
+        """What :meth:`say` does before the agent has come as far as it can."""
         if self.session.state == "running":
             await self._refused_stream(f"message {self.said + 1}", StreamActive, "LIFE-07")
             return "StreamActive, and nothing changes"
