@@ -97,3 +97,20 @@ def test_a_call_of_an_adk_agent_that_waits_is_asked_about_again_in_another_proce
     done = command(*run, "--allow", "run_shell", cwd=folder)
     assert (done.returncode, done.stdout) == (0, "Done.\n")
     assert '[1] run_shell "echo hi"' in done.stderr
+
+
+def test_of_two_calls_that_wait_each_is_named_with_what_is_asked_about_it(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "careful.py").write_text(
+        "from google.adk.agents import LlmAgent\n"
+        "from google.adk.tools.function_tool import FunctionTool\n"
+        "from agentsession.adapters.adk import ScriptedLlm, call, calls\n"
+        "def wipe(disk: str): 'Wipe.'\n"
+        "def look(disk: str): 'Look.'\n"
+        "asked = calls(call('wipe', {'disk': 'a'}), call('look', {'disk': 'c'}), call('wipe', {'disk': 'b'}))\n"
+        "tools = [FunctionTool(wipe, require_confirmation=True), look]\n"
+        "agent = LlmAgent(name='careful', model=ScriptedLlm(script=[asked]), tools=tools)\n"
+    )
+    sys.modules.pop("careful", None)
+    paused = command("run", "careful:agent", "-p", "go", "--on-ask", "pause", cwd=tmp_path)
+    waits = [line.removeprefix("waits for you: ") for line in paused.stderr.splitlines() if line.startswith("waits")]
+    assert sorted(waits) == ["[1] wipe a: May wipe run?", "[2] look c", "[3] wipe b: May wipe run?"]

@@ -20,7 +20,16 @@ from agentsession.host.cli._render import Renderer
 from agentsession.host.cli._setup import CommandPolicy, Loaded, RunOptions, make_host, open_session, open_store
 from agentsession.host.cli._signals import signals
 from agentsession.host.cli._text import escape
-from agentsession.protocol import AgentSession, Answer, Event, Receipt, ToolDenial, ToolRequest, dump_event
+from agentsession.protocol import (
+    AgentSession,
+    Answer,
+    Event,
+    PendingRequest,
+    Receipt,
+    ToolDenial,
+    ToolRequest,
+    dump_event,
+)
 
 __all__ = ["receipt_line", "run_once"]
 
@@ -121,8 +130,7 @@ class _Once:
             return
         if result.end.reason == "input_required":
             for request in session.pending:
-                what = request.name if isinstance(request, ToolRequest) else request.message
-                self.notes.lines([line(("waits for you: ", "ask"), escape(what).replace("\n", " "))])
+                self.notes.lines([line(("waits for you: ", "ask"), escape(self._asked(request)).replace("\n", " "))])
             resume = options.resume_command if session.descriptor.supports("resume") else None
             fix = f"resume: {resume}" if resume else "it ends with this process; keep it with --store FILE"
             self.notes.lines([line(fix)])
@@ -132,6 +140,14 @@ class _Once:
             self.notes.lines([line(escape(f"nobody could be asked; to allow it: {allow}").replace("\n", " "))])
         if not self.out.is_tty and result.text:
             self.out.text(result.text.rstrip("\n") + "\n")
+
+    def _asked(self, request: PendingRequest) -> str:
+        """What waits: the call as it was shown, and what is asked of it. Two calls may be asked about in one text."""
+        if isinstance(request, ToolRequest):
+            call = self.renderer.calls.get(request.request_id)
+            return f"[{call.number}] {call.title}" if call is not None else request.name
+        call = self.renderer.calls.get(request.tool_request_id or "")
+        return f"[{call.number}] {call.title}: {request.message}" if call is not None else request.message
 
     def _tool(self, request_id: str) -> str:
         call = self.renderer.calls.get(request_id)
