@@ -19,8 +19,10 @@ from agentsession.protocol import (
     ExecutionOptions,
     Initialize,
     Message,
+    MessageInput,
     SessionClosed,
     SessionState,
+    StreamActive,
     StreamEnd,
     Text,
     ToolResponse,
@@ -112,7 +114,7 @@ class TakesASecondMessageForTheRunningTurn(Broken):
     # R23: two runs at once on one session.
     def stream(self, session: Session, given: StreamInput, options: ExecutionOptions | None) -> Stream:
         running: Stream | None = session.memory.get("running")
-        if running is not None and session.inner.state == "running":
+        if isinstance(given, str) and running is not None and session.inner.state == "running":
             return running
         session.memory["running"] = made = super().stream(session, given, options)
         return made
@@ -357,3 +359,24 @@ class MakesATurnOfEachStream(Broken):
         elif event.turn_id is not None:
             event = event.model_copy(update={"turn_id": None})
         yield event
+
+
+@broken("TURN-01")
+class ForgetsTheKeyOfAMessage(Broken):
+    """A message that a client sends again because it heard nothing begins a second turn, once the first has ended."""
+
+    # R100: what was sent twice is done twice.
+    def stream(self, session: Session, given: StreamInput, options: ExecutionOptions | None) -> Stream:
+        if isinstance(given, MessageInput) and session.inner.state == "idle":
+            given = given.model_copy(update={"idempotency_key": None})
+        return super().stream(session, given, options)
+
+
+@broken("TURN-01")
+class RefusesAMessageThatIsAtWork(Broken):
+    """A message that is sent again while its turn runs is refused."""
+
+    def stream(self, session: Session, given: StreamInput, options: ExecutionOptions | None) -> Stream:
+        if isinstance(given, MessageInput) and session.inner.state == "running":
+            raise StreamActive("a stream runs already")
+        return super().stream(session, given, options)

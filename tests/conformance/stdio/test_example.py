@@ -27,7 +27,10 @@ async def test_it_declares_nearly_all_there_is() -> None:
 @pytest.mark.parametrize("name", all_scenarios())
 async def test_it_fails_nothing(name: str) -> None:
     results = await run_scenario(all_scenarios()[name], harness())
-    assert [(each.rule, each.status, each.message) for each in results if each.status is not Status.PASS] == []
+    others = [(each.rule, each.status, each.message) for each in results if each.status is not Status.PASS]
+    # It keeps every record whole, so of cursors that were compacted away there is nothing to show.
+    shown = name != "a_cursor_that_was_compacted_away_is_gone"
+    assert [status for _, status, _ in others] == ([] if shown else [Status.NOT_APPLICABLE]), others
 
 
 async def test_a_run_over_it_ends_well() -> None:

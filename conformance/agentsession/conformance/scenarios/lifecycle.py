@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import anyio
 
+from agentsession.conformance.engine import Break
 from agentsession.conformance.looking import texts
 from agentsession.conformance.scene import Scene, scenario
 from agentsession.conformance.script import Call, Calls, Fail, Hold, Raise, Say, Stream
 from agentsession.protocol import (
+    AgentSession,
     Error,
     Event,
+    EventStream,
     Message,
+    MessageInput,
     SessionClosed,
     StreamActive,
     StreamEnd,
@@ -124,6 +128,33 @@ async def an_error_that_is_not_fatal_ends_nothing(scene: Scene) -> None:
     errors = [event for event in events if isinstance(event, Error)]
     scene.expect(bool(errors) and not errors[0].fatal, "LIFE-11", "no error that is not fatal was shown", events)
     scene.expect("still here" in texts(events), "LIFE-11", "the agent said nothing after the error", events)
+
+
+@scenario("TURN-01")
+async def a_message_that_is_sent_again_runs_nothing_again(scene: Scene) -> None:
+    """A message whose idempotency key was seen attaches to its turn, at work or ended, and begins none."""
+    stage, session = await scene.opened([Hold(mark="here"), Say(text="once")], [Say(text="twice")])
+    message = MessageInput.model_validate({"content": [{"type": "text", "text": "go"}], "idempotencyKey": "key-1"})
+    first = session.stream(message)
+    async with scene.reading(first) as events:
+        await stage.reached("here")
+        async with scene.reading(_again(scene, session, message, first)):
+            stage.release("here")
+    scene.end(events, "completed", "TURN-01")
+    before = await scene.settled(session)
+    scene.end(await scene.read(_again(scene, session, message, first)), "completed", "TURN-01")
+    await scene.unchanged(session, before, "TURN-01", "a message that was sent again")
+    other = message.model_copy(update={"idempotency_key": "key-2"})
+    scene.expect("twice" in texts(await scene.read(session.stream(other))), "TURN-01", "another key began no turn")
+
+
+def _again(scene: Scene, session: AgentSession, message: MessageInput, first: EventStream) -> EventStream:
+    try:
+        stream = session.stream(message)
+    except StreamActive:
+        raise Break("TURN-01", "a message that was sent again is refused while its turn is at work") from None
+    scene.expect(stream.turn_id == first.turn_id, "TURN-01", "a message that was sent again began another turn")
+    return stream
 
 
 @scenario("LIFE-13")

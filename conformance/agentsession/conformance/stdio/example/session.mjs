@@ -289,10 +289,10 @@ export class Session {
 
   /** Start a turn. */
   start(message, options) {
-    if (this.state === "running") throw new Fail("StreamActive", "a stream runs already");
     const { idempotencyKey: key, content, role = "user", messageId = undefined, _meta = {} } = message;
     const before = key !== undefined && this.events.find((event) => event._meta?.idempotencyKey === key);
     if (before) return { streamId: this.lastStream(before.turnId), turnId: before.turnId, receipts: [] };
+    if (this.state === "running") throw new Fail("StreamActive", "a stream runs already");
     if (this.closedMessages.has(messageId)) throw new Fail("InvalidInput", "this message is in the record already");
     checkLimits({ ...this.options.execution, ...options });
     if (this.state === "input_required") this.settleTurn("aborted", "superseded");
