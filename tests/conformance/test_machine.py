@@ -24,7 +24,7 @@ from agentsession.conformance.engine import Break
 from agentsession.conformance.harness import Harness, Play
 from agentsession.conformance.machine import RANDOM, RandomReport, drive_at_random
 from agentsession.conformance.results import Status
-from agentsession.protocol import AbortResult, AgentDescriptor, AgentExecutor
+from agentsession.protocol import AbortResult, AgentDescriptor, AgentExecutor, SessionState
 
 SEQUENCES = int(os.environ.get("AGENTSESSION_SEQUENCES", "0"))
 SEED = int(os.environ.get("AGENTSESSION_SEED", "1"))
@@ -192,6 +192,36 @@ async def test_a_step_may_come_before_the_agent_has_come_anywhere(move: str, nam
     assert isinstance(played.error, Break)
     assert played.error.rule == rule
     assert (await play(scripted.harness, plan_of([["say"]]), [Move(move)], 20.0)).error is None
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("words", "move", "name"),
+    [
+        (["fail", "look"], "say", "EndsAtAHiccup"),
+        (["fail"], "say", "EndsAtAHiccup"),
+        (["look"], "abort_at_once", "MakesATurnOfEachStream"),
+    ],
+)
+async def test_a_fault_has_the_rule_that_is_nearest_to_its_cause(words: list[str], move: str, name: str) -> None:
+    fault = next(fault for same in all_broken().values() for fault in same if fault.__name__ == name)
+    moves = [Move(move, {"reads": "to its end"} if move == "say" else {})]
+    played = await play(fault(), plan_of([words, ["look"]]), moves, 20.0)
+    assert isinstance(played.error, Break)
+    assert played.error.rule == rule_of(name), played.lines
+
+
+class Unopened(Broken):
+    """A new session says that it is idle."""
+
+    def state(self, session: Session) -> SessionState:
+        state = super().state(session)
+        return "idle" if state == "new" else state
+
+
+def test_what_breaks_as_a_session_is_opened_says_so() -> None:
+    report = drive_at_random(Unopened(), sequences=2, seed=1)
+    assert steps(report) == [" 1  open()"]
 
 
 class ReturnsFromAbortAtOnce(Broken):

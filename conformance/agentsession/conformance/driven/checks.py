@@ -123,6 +123,8 @@ def _state_rule(driven: Driven, rest: Rest, state: str, record: Sequence[Event])
     ends = of(record, StreamEnd)
     if rest.state == "running" or (ends and ends[-1].reason == "aborted"):
         return driven.blame("LIFE-12" if state != "running" else "LIFE-17")
+    if state == "idle" and ends and ends[-1].reason == "failed" and _has_failed(driven):
+        return "LIFE-11"
     if state == "idle" and ends and ends[-1].reason in ("failed", "completed"):
         return driven.blame("LIFE-17") if rest.state == "input_required" else _reason_rule(driven, rest)
     return driven.blame("LIFE-17")
@@ -135,9 +137,14 @@ def _reason_rule(driven: Driven, rest: Rest) -> str:
     if rest.reason in ("refusal", "max_tokens"):
         return "CTL-08"
     before = {"failed": "LIFE-12", "aborted": "CTL-05"}.get(driven.before or "")
-    if before is None and any(isinstance(step, Fail) for step in driven.course.steps):
+    if before is None and _has_failed(driven):
         before = "LIFE-11"
     return driven.blame(before or "LIFE-12")
+
+
+def _has_failed(driven: Driven) -> bool:
+    """Whether the agent has reported an error in this turn that is not fatal."""
+    return any(isinstance(step, Fail) for step in driven.course.steps[: driven.course.rest().place])
 
 
 def _waits_rule(driven: Driven, waiting: set[str], rest: Rest) -> str:

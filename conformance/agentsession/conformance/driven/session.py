@@ -143,10 +143,12 @@ class Driven:
 
     async def open(self) -> None:
         """Open the session."""
+        self.lines.append("open()")
         self.stage = await self.scene.stage(*self.plan.script.turns)
         self.session = await self.stage.open(self.options())
         self.watch()
         await self._after()
+        self.lines.clear()  # that it was opened goes without saying
 
     def watch(self) -> None:
         """Follow the session from its beginning, without holding it, and hear of the marks that its agent comes to."""
