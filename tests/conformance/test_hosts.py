@@ -15,11 +15,12 @@ from tests.conformance.broken_hosts.ends import IsSpentByAnAbort, PrintsWhatTheA
 from agentsession.conformance.engine import check
 from agentsession.conformance.expected import load_expected
 from agentsession.conformance.harness import CannotPlay
-from agentsession.conformance.hosts.adversary import Adversary, AdversarySession
+from agentsession.conformance.hosts.adversary import Adversary
 from agentsession.conformance.hosts.checks import HOST_LOG_RULES
 from agentsession.conformance.hosts.harness import FEATURES, HostHarness, HostRun, Situation
 from agentsession.conformance.hosts.runner import all_host_scenarios, run_host_scenario, run_hosts
 from agentsession.conformance.hosts.scene import HostScenario
+from agentsession.conformance.hosts.session import AdversarySession
 from agentsession.conformance.report.badge import badge
 from agentsession.conformance.report.document import document
 from agentsession.conformance.report.html import html

@@ -1,7 +1,7 @@
 """The agent of a scene: what a play can do to the host that drives its session.
 
-For: plays in ``scenarios``. Not for: the session's side (``adversary.py``). Rules carried: none.
-May import: ``agentsession.protocol``, anyio, ``adversary`` for types.
+For: plays in ``scenarios``. Not for: the session's side (``session.py``). Rules carried: none.
+May import: ``agentsession.protocol``, anyio, ``session`` for types.
 
 A play is a coroutine function of an :class:`Agent`, one for each turn. What it does through the named steps keeps the
 contract; :meth:`Agent.put` hands the host anything at all, past the session's own machine and record.
@@ -29,7 +29,7 @@ from agentsession.protocol import (
 )
 
 if TYPE_CHECKING:
-    from agentsession.conformance.hosts.adversary import AdversarySession
+    from agentsession.conformance.hosts.session import AdversarySession
 
 __all__ = ["Agent", "Play"]
 

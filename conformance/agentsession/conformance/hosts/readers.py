@@ -1,6 +1,6 @@
 """The readers of a scene's session: the one that drives a stream, and those of the record.
 
-Not for: what is in them (``adversary.py``). Rules carried: none. May import: ``agentsession.protocol``.
+Not for: what is in them (``session.py``). Rules carried: none. May import: ``agentsession.protocol``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self, cast
 from agentsession.protocol import Event, Receipt, StreamEnd
 
 if TYPE_CHECKING:
-    from agentsession.conformance.hosts.adversary import AdversarySession
+    from agentsession.conformance.hosts.session import AdversarySession
 
 __all__ = ["RecordReader", "Stream"]
 

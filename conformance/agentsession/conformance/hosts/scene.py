@@ -19,10 +19,11 @@ from anyio.lowlevel import checkpoint
 
 from agentsession.conformance.engine import Break
 from agentsession.conformance.harness import CannotPlay
-from agentsession.conformance.hosts.adversary import Adversary, AdversarySession
+from agentsession.conformance.hosts.adversary import Adversary
 from agentsession.conformance.hosts.agent import Play
 from agentsession.conformance.hosts.harness import HostHarness, HostRun, HostTool, Person, Situation, Word
 from agentsession.conformance.hosts.log import Log
+from agentsession.conformance.hosts.session import AdversarySession
 from agentsession.conformance.results import Evidence
 from agentsession.conformance.stage import HarnessBroke
 from agentsession.protocol import Answer, Event, ToolDescriptor, ToolProgress, ToolResult

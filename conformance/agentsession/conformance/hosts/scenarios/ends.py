@@ -1,6 +1,6 @@
-"""How turns end: aborted, closed, lost, cut off, paused and continued.
+"""How turns are ended: aborted and closed, also against an executor that does not end.
 
-Not for: what is wrong with single events (``hostile.py``). Rules carried: HOST-22 to HOST-29.
+Not for: executors that go away (``losses.py``). Rules carried: HOST-22 to HOST-24, HOST-27, HOST-28.
 May import: ``agentsession.protocol``, anyio, the modules of the host suite.
 """
 
@@ -14,7 +14,7 @@ import anyio
 from agentsession.conformance.hosts.agent import Agent
 from agentsession.conformance.hosts.harness import Word
 from agentsession.conformance.hosts.scene import HostScene, Outcome, Stage, host_scenario
-from agentsession.protocol import Answer, Receipt, ToolGrant, ToolResult
+from agentsession.protocol import ToolGrant, ToolResult
 
 _MANY: Final = 20
 
@@ -209,116 +209,6 @@ async def a_turn_follows_an_aborted_one(scene: HostScene) -> None:
     scene.require(scene.runs("slow") == 1, "the call of the aborted turn ran again")
 
 
-@host_scenario("HOST-25")
-async def an_executor_that_vanishes_in_a_stream_ends_the_turn(scene: HostScene) -> None:
-    """The reader raises ConnectionLost while a tool runs."""
-
-    async def play(agent: Agent) -> None:
-        await agent.call("c1", "slow")
-        await scene.begins("slow")
-        agent.lose()
-
-    await _require_lost(scene, play)
-
-
-@host_scenario("HOST-25")
-async def an_executor_that_vanishes_in_an_answer_ends_the_turn(scene: HostScene) -> None:
-    """An answer raises ConnectionLost, and the reader is left waiting for ever."""
-
-    async def play(agent: Agent) -> None:
-        async def vanish(answer: Answer) -> Receipt | None:
-            agent.lose()
-
-        agent.on_answer = vanish
-        await agent.call("c1", "look")
-        await agent.work()
-
-    stage = await scene.host(play, tools=[scene.tool("look")], policy={"look": "allow"})
-    outcome = stage.begin()
-    over = await scene.comes(lambda: scene.log.has("suite", "sees the turn over"))
-    scene.require(over, "the turn waits for an executor that has vanished")
-    scene.require_failed(outcome)
-
-
-@host_scenario("HOST-25")
-async def an_executor_that_vanishes_in_a_pause_ends_the_turn(scene: HostScene) -> None:
-    """The stream has ended input_required, a tool runs, and the record cannot be read any more."""
-
-    async def play(agent: Agent) -> None:
-        await agent.call("c1", "slow")
-        await scene.begins("slow")
-        scene.group.start_soon(later, agent)
-        await agent.pause()
-
-    async def later(agent: Agent) -> None:
-        await agent.breathe()
-        agent.vanish()
-        # A host that does not watch the record learns it when it answers.
-        if not await scene.comes(lambda: scene.has_stopped("slow")):
-            scene.release("slow")
-
-    stage = await scene.host(play, tools=[scene.tool("slow", scene.held("slow"))], policy={"slow": "allow"})
-    outcome = await stage.turn()
-    scene.require(outcome.reason != "input_required", "the turn was left at a pause", "HOST-29")
-    scene.require_failed(outcome)
-
-
-@host_scenario("HOST-25")
-async def an_executor_that_raises_anything_ends_the_turn(scene: HostScene) -> None:
-    """The reader raises what is no error of the contract."""
-
-    async def play(agent: Agent) -> None:
-        await agent.call("c1", "slow")
-        await scene.begins("slow")
-        await agent.put(RuntimeError("a defect of the executor"))
-        await agent.work()
-
-    await _require_lost(scene, play)
-
-
-async def _require_lost(scene: HostScene, play: Any) -> None:
-    """The turn ends with an error, and its tool is stopped."""
-    tools = [scene.tool("slow", scene.held("slow")), scene.tool("look")]
-    stage = await scene.host(play, tools=tools, policy=lambda name, args: "allow")
-    outcome = stage.begin()
-    await scene.begins("slow")
-    over = await scene.comes(lambda: scene.log.has("suite", "sees the turn over"))
-    scene.require(over, "the turn waits for an executor that has vanished")
-    scene.require_failed(outcome)
-    stopped = await scene.comes(lambda: scene.has_stopped("slow"))
-    scene.require(stopped, "the tool was not stopped")
-
-
-@host_scenario("HOST-26")
-async def a_stream_that_just_stops_is_an_error(scene: HostScene) -> None:
-    """The iteration is over, and there was no stream_end."""
-
-    async def play(agent: Agent) -> None:
-        await agent.say("I was about to")
-        agent.cut()
-
-    stage = await scene.host(play)
-    outcome = await stage.turn()
-    scene.require_failed(outcome)
-
-
-@host_scenario("HOST-26")
-async def a_stream_that_stops_while_a_tool_runs_is_an_error(scene: HostScene) -> None:
-    """The same with a tool that runs, which is stopped."""
-
-    async def play(agent: Agent) -> None:
-        await agent.call("c1", "slow")
-        await scene.begins("slow")
-        agent.cut()
-
-    stage = await scene.host(play, tools=[scene.tool("slow", scene.held("slow"))], policy={"slow": "allow"})
-    outcome = stage.begin()
-    over = await scene.comes(lambda: scene.log.has("suite", "sees the turn over"))
-    scene.require(over, "the turn waits for a stream that has stopped")
-    scene.require_failed(outcome)
-    scene.require(scene.has_stopped("slow"), "the tool was not stopped")
-
-
 @host_scenario("HOST-27")
 async def an_abort_that_never_returns_is_given_up(scene: HostScene) -> None:
     """The executor takes the abort, and does not end."""
@@ -407,45 +297,3 @@ async def closing_withdraws_what_the_person_is_asked(scene: HostScene) -> None:
     scene.release("person")
     scene.require(scene.has_stopped("write"), "the person was left with the question")
     scene.require_not_run("write")
-
-
-@host_scenario("HOST-29")
-async def a_turn_is_continued_to_its_end(scene: HostScene) -> None:
-    """The turn pauses twice for calls; the host continues it each time, and takes its final end for the end."""
-
-    async def play(agent: Agent) -> None:
-        for name in ("c1", "c2"):
-            await agent.call(name, "look")
-            await agent.pause()
-        await agent.say("Done.")
-
-    stage = await scene.host(play, tools=[scene.tool("look")], policy={"look": "allow"})
-    outcome = stage.begin()
-    over = await scene.comes(lambda: scene.log.has("suite", "sees the turn over"))
-    scene.require(over, "the turn was not continued")
-    scene.require_completed(outcome)
-    starts = len(scene.log.find("host", "starts a turn"))
-    scene.require(starts == 1, f"the host started {starts} turns for one message")
-
-
-@host_scenario("HOST-29")
-async def a_turn_is_not_continued_before_all_is_answered(scene: HostScene) -> None:
-    """Of two calls one takes longer, over the pause: the turn goes on when both are answered."""
-
-    async def play(agent: Agent) -> None:
-        await agent.call("c1", "slow")
-        await agent.call("c2", "look")
-        scene.group.start_soon(later, agent)
-        await agent.pause()
-
-    async def later(agent: Agent) -> None:
-        await scene.comes(lambda: "c2" not in agent.session.waiting)
-        await agent.breathe(100)
-        scene.release("slow")
-
-    tools = [scene.tool("slow", scene.held("slow")), scene.tool("look")]
-    stage = await scene.host(play, tools=tools, policy=lambda name, args: "allow")
-    scene.require_completed(await stage.turn())
-    entries = [f"{entry.what} {entry.about}".strip() for entry in scene.log.entries if entry.who in ("host", "tool")]
-    early = entries.index("continues the turn") < entries.index("ends slow")
-    scene.require(not early, "the turn was continued while a call of it was not answered")

@@ -1,6 +1,6 @@
 """What comes in: what is not known, what breaks the contract, very much of it, and what is meant for a terminal.
 
-Not for: executors that go away (``ends.py``). Rules carried: HOST-30 to HOST-33.
+Not for: executors that go away (``losses.py``). Rules carried: HOST-30 to HOST-33.
 May import: ``agentsession.protocol``, anyio, the modules of the host suite.
 """
 
