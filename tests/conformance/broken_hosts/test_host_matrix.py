@@ -32,7 +32,7 @@ async def failures(harness: SimpleHost, rule: str) -> dict[str, set[str]]:
     for chosen in all_host_scenarios().values():
         if FLOOD in chosen.rules and rule != FLOOD:
             continue
-        for result in await run_host_scenario(chosen, harness, limit_s=4.0, patience_s=0.5):
+        for result in await run_host_scenario(chosen, harness, limit_s=30.0, patience_s=0.5):
             if not result.status.is_good:
                 assert result.status is Status.FAIL, result.message
                 found.setdefault(result.rule, set()).add(chosen.name)

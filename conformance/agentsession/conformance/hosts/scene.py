@@ -32,6 +32,8 @@ __all__ = ["HOST_SCENARIOS", "HostScenario", "HostScene", "Outcome", "Stage", "h
 
 _GRACE_S: Final = 0.02
 """How long a host should wait for an executor that does not end."""
+_MOMENTS: Final = 10
+"""In so many moments a scenario's patience is parted."""
 _SOON: Final = 200
 """Turns of the loop."""
 _STRETCH: Final = 14
@@ -279,10 +281,32 @@ class HostScene:
     # -- what happened ------------------------------------------------------------------------------------------------
 
     async def comes(self, holds: Callable[[], bool]) -> bool:
-        """Whether this comes to hold, for a host that has something to do for it and nothing to wait for."""
-        with anyio.move_on_after(self.patience_s):
-            await self.log.until(holds)
+        """Whether this comes to hold, for a host that has something to do for it and nothing to wait for.
+
+        A moment in which the machine stood still is none that the host had: it is not counted.
+        """
+        moment_s = self.patience_s / _MOMENTS
+        counted = 0
+        for _ in range(_MOMENTS * _MOMENTS):
+            if holds() or counted == _MOMENTS:
+                break
+            began = anyio.current_time()
+            with anyio.move_on_after(moment_s):
+                await self.log.until(holds)
+            counted += anyio.current_time() - began < 2 * moment_s
         return holds()
+
+    async def returns(self, call: Callable[[], Awaitable[None]]) -> bool:
+        """Whether a call of the host returns, likewise; it goes on if it does not."""
+        returned: list[bool] = []
+
+        async def run() -> None:
+            await call()
+            returned.append(True)
+            self.log.add("suite", "sees the call return")
+
+        self.group.start_soon(run)
+        return await self.comes(lambda: bool(returned))
 
     async def comes_soon(self, holds: Callable[[], bool]) -> bool:
         """Whether this comes to hold in some turns of the loop; for what no correct host does."""

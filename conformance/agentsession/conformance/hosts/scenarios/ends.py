@@ -234,9 +234,7 @@ async def closing_a_session_that_does_not_close_is_given_up(scene: HostScene) ->
 
     stage = await scene.host(play)
     scene.require_completed(await stage.turn())
-    with anyio.move_on_after(scene.patience_s) as waiting:
-        await stage.close()
-    scene.require(not waiting.cancelled_caught, "closing waits for an executor that hangs")
+    scene.require(await scene.returns(stage.close), "closing waits for an executor that hangs")
 
 
 async def _abort_against(scene: HostScene, what: str) -> None:
@@ -254,9 +252,7 @@ async def _abort_against(scene: HostScene, what: str) -> None:
     stage = await scene.host(play, tools=[scene.tool("slow", scene.held("slow"))], policy={"slow": "allow"})
     outcome = stage.begin()
     await scene.begins("slow")
-    with anyio.move_on_after(scene.patience_s) as waiting:
-        await stage.abort()
-    scene.require(not waiting.cancelled_caught, f"the abort waits for an executor that {what}")
+    scene.require(await scene.returns(stage.abort), f"the abort waits for an executor that {what}")
     over = await scene.comes(lambda: scene.log.has("suite", "sees the turn over"))
     scene.require(over, f"the turn waits for an executor that {what} at the abort")
     scene.require(outcome.reason != "completed", "the turn ended completed")
