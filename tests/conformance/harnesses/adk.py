@@ -18,7 +18,9 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Final
 
+from fastapi.openapi.models import APIKey
 from google.adk.agents import LlmAgent
+from google.adk.auth.auth_tool import AuthConfig
 from google.adk.events.event import Event as AdkEvent
 from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
@@ -63,7 +65,7 @@ class AdkHarness(Harness):
 
     def executor(self, play: Play) -> AgentExecutor:
         for step in play.script.steps():
-            if isinstance(step, script.Ask) and step.kind != "clarification":
+            if isinstance(step, script.Ask) and step.kind not in ("clarification", "auth_required"):
                 raise CannotPlay(f"a model of ADK's cannot ask a question of the kind {step.kind}")
             if isinstance(step, script.Stop) and step.reason != "max_tokens":
                 raise CannotPlay(f"a model of ADK's does not stop with {step.reason}")
@@ -106,8 +108,12 @@ def _tools(play: Play, steps: Sequence[script.Step]) -> list[Any]:
         for call in step.calls if isinstance(step, script.Calls) else ():
             if call.needs != "result":
                 calls.setdefault(call.name, []).append(call)
-    asks = any(isinstance(step, script.Ask) for step in steps)
-    return [*(Tool(play, same) for same in calls.values()), *([request_input] if asks else [])]
+    kinds = {step.kind for step in steps if isinstance(step, script.Ask)}
+    return [
+        *(Tool(play, same) for same in calls.values()),
+        *([request_input] if "clarification" in kinds else []),
+        *([SignIn()] if "auth_required" in kinds else []),
+    ]
 
 
 class Tool(BaseTool):
@@ -138,6 +144,25 @@ class Tool(BaseTool):
             if not confirmation.confirmed:
                 return {"error": "not confirmed"}
         return await self._play.run_tool(call, args)
+
+
+class SignIn(BaseTool):
+    """How an agent of ADK's asks for a credential: by a tool that needs one."""
+
+    def __init__(self) -> None:
+        super().__init__(name="sign_in", description="Signs in.")
+        scheme = APIKey.model_validate({"in": "header", "name": "X-Key"})
+        self._config = AuthConfig(auth_scheme=scheme, credential_key="suite")
+
+    def _get_declaration(self) -> types.FunctionDeclaration:
+        return types.FunctionDeclaration(name=self.name, description=self.description)
+
+    async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
+        given = tool_context.get_auth_response(self._config)
+        if given is None or given.api_key is None:
+            tool_context.request_credential(self._config)
+            return {"status": "waits for a credential"}
+        return {"signed": "in"}
 
 
 class Root:
@@ -217,6 +242,8 @@ def _reply(play: Play, steps: Sequence[script.Step], told: list[dict[str, Any]])
             case script.Calls(calls=calls):
                 # Models count their calls anew in each answer: ids repeat.
                 reply += _response(*(_call(call.name, call.args, place) for place, call in enumerate(calls)))
+            case script.Ask(kind="auth_required"):
+                reply += _response(_call("sign_in", {}, 0))
             case script.Ask():
                 schema = {} if step.requested_schema is None else {"response_schema": step.requested_schema}
                 reply += _response(_call("adk_request_input", {"message": step.message, **schema}, 0))
@@ -281,6 +308,8 @@ def _told(request: LlmRequest, made: int) -> list[dict[str, Any]]:
 def _told_of(call: types.FunctionCall, answer: Mapping[str, Any]) -> dict[str, Any]:
     failed = "error" in answer
     data = answer["error"] if failed else answer["result"] if set(answer) == {"result"} else dict(answer)
+    if call.name == "sign_in":
+        return {"action": "decline" if failed else "accept", "content": None}
     if call.name == "adk_request_input":
         return {"action": data, "content": None} if failed else {"action": "accept", "content": data}
     return {"name": call.name, "args": call.args, "data": data, "is_error": failed}

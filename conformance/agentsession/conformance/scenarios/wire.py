@@ -16,6 +16,7 @@ from agentsession.conformance.scene import Scene, scenario
 from agentsession.conformance.script import Ask, Call, Calls, Raise, Recite, Say, Step, Stream, Think
 from agentsession.protocol import (
     AgentSessionError,
+    ElicitationRequest,
     Event,
     InvalidInput,
     Message,
@@ -109,9 +110,10 @@ async def a_credential_is_not_recorded(scene: Scene) -> None:
     """A credential that a person gives is in no event; the turn goes on with it."""
     scene.secrets.append(str(CREDENTIAL["credential"]["value"]))
     _, session = await scene.opened([Ask(message="Sign in", kind="auth_required"), Say(text="thanks")])
-    (asked,) = await scene.asked(session, 1)
-    events = await scene.read(session.stream(standard_answer(asked)))
+    events = await scene.turn(session)  # where a tool asks for the credential, it may have to be granted first
     scene.end(events, "completed", "SEC-01")
+    asked = [event for event in of(events, ElicitationRequest) if event.kind == "auth_required"]
+    scene.expect(len(asked) == 1, "SEC-01", f"a credential was asked for {len(asked)} times", events)
 
 
 @scenario("SEC-01", needs=("elicitation",))
