@@ -99,6 +99,17 @@ async def test_a_failure_shows_what_the_host_did() -> None:
     assert "the turn raised RuntimeError: the session was aborted" in told
 
 
+async def test_a_failure_shows_what_the_host_logged(caplog: pytest.LogCaptureFixture) -> None:
+    class Grumbles(IsSpentByAnAbort):
+        async def abort(self) -> None:
+            logging.getLogger("a.host").warning("aborted, and now?")
+            await super().abort()
+
+    logging.disable(logging.NOTSET)
+    (result,) = (await run_hosts(Grumbles.harness(), rules=["HOST-24"], patience_s=0.5)).results
+    assert result.log == ("WARNING a.host: aborted, and now?",)
+
+
 async def test_a_report_holds_no_control_characters_of_the_agents() -> None:
     report = await run_hosts(PrintsWhatTheAgentWrote.harness(), rules=["HOST-33"])
     told = "\n".join(failure(report.results[0]))

@@ -10,6 +10,7 @@ Exit codes: 0; 1 when a rule fails, passes unexpectedly or was not run, or the l
 
 from __future__ import annotations
 
+import logging
 import shlex
 import sys
 from collections.abc import Callable
@@ -141,6 +142,8 @@ def _run_host(target: str, **given: Any) -> Report:
     from agentsession.conformance.load import load_host_harness
 
     harness = load_host_harness(target)
+    # A host has much to log of such an executor; what matters of it is shown with a failure.
+    logging.getLogger().addHandler(logging.NullHandler())
     return anyio.run(lambda: run_hosts(harness, target=target, **given))
 
 

@@ -1,7 +1,8 @@
 """Runs the scenarios of the host suite and comes to a verdict on every host rule.
 
 Not for: what a scenario does or what a log shows. Rules carried: none.
-May import: ``agentsession.protocol``, anyio, the modules beside it, ``results`` and ``runner`` of the executor suite.
+May import: ``agentsession.protocol``, anyio, the modules beside it, ``logged``, ``results`` and ``runner`` of the
+executor suite.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from agentsession.conformance.harness import CannotPlay
 from agentsession.conformance.hosts.checks import check_log
 from agentsession.conformance.hosts.harness import HostHarness
 from agentsession.conformance.hosts.scene import HOST_SCENARIOS, HostScenario, HostScene
+from agentsession.conformance.logged import listening
 from agentsession.conformance.results import Report, Result, Status, rules_of
 from agentsession.conformance.runner import against, alone
 from agentsession.conformance.stage import HarnessBroke
@@ -47,27 +49,36 @@ async def run_host_scenario(
 ) -> list[Result]:
     """What one scenario shows of a host: its rules hold, or the one rule that is broken."""
     results: list[Result] = []
-    try:
-        async with anyio.create_task_group() as group:
-            scene = HostScene(harness, chosen, group, patience_s)
-            with anyio.move_on_after(limit_s) as limit:
-                try:
-                    await chosen.play(scene)
-                    await _leave(scene)
-                    results = [Result(rule, Status.PASS) for rule in chosen.rules]
-                except Exception as error:  # noqa: BLE001  # whatever it is, it is a verdict
-                    results = _judge(chosen, alone(error))
-            if limit.cancelled_caught:
-                said = f"nothing more happened within {limit_s:g} s"
-                results = [Result(chosen.rules[0], Status.FAIL, said, scene.evidence(said))]
-            found = check_log(scene)  # what it finds is nearer to the cause than what the scenario missed
-            if found is not None:
-                results = [Result(found.rule, Status.FAIL, found.message, found.evidence)]
-            group.cancel_scope.cancel()
-    except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001  # a defect in a play, raised as the group was left
-        if not results or results[0].status is not Status.FAIL:
-            results = _judge(chosen, alone(error))
-    return [dataclasses.replace(result, scenario=chosen.name) for result in results]
+    secrets: list[str] = []
+    with listening() as heard:
+        try:
+            async with anyio.create_task_group() as group:
+                scene = HostScene(harness, chosen, group, patience_s)
+                secrets = scene.secrets
+                with anyio.move_on_after(limit_s) as limit:
+                    try:
+                        await chosen.play(scene)
+                        await _leave(scene)
+                        results = [Result(rule, Status.PASS) for rule in chosen.rules]
+                    except Exception as error:  # noqa: BLE001  # whatever it is, it is a verdict
+                        results = _judge(chosen, alone(error))
+                if limit.cancelled_caught:
+                    said = f"nothing more happened within {limit_s:g} s"
+                    results = [Result(chosen.rules[0], Status.FAIL, said, scene.evidence(said))]
+                found = check_log(scene)  # what it finds is nearer to the cause than what the scenario missed
+                if found is not None:
+                    results = [Result(found.rule, Status.FAIL, found.message, found.evidence)]
+                group.cancel_scope.cancel()
+        except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001  # raised by a play, as the group was left
+            if not results or results[0].status is not Status.FAIL:
+                results = _judge(chosen, alone(error))
+    return [_told(chosen, result, heard.lines(secrets)) for result in results]
+
+
+def _told(chosen: HostScenario, result: Result, log: tuple[str, ...]) -> Result:
+    """What failed is shown with what was logged meanwhile."""
+    shown = log if result.status in (Status.FAIL, Status.HARNESS_ERROR) else ()
+    return dataclasses.replace(result, scenario=chosen.name, log=shown)
 
 
 async def _leave(scene: HostScene) -> None:
