@@ -19,6 +19,7 @@ from google.adk.events.request_input import RequestInput
 from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.tool_context import ToolContext
 from google.adk.workflow import START, JoinNode, RetryConfig, Workflow, node
+from pydantic import BaseModel
 from tests.adapters.adk.driving import Driven, agent, assert_valid_history, driven, history, host_tool, model_calls
 from tests.adapters.adk.trees import brackets, said, write
 
@@ -29,6 +30,7 @@ from agentsession.protocol import (
     NothingToContinue,
     ToolRequest,
     accept,
+    cancel,
     decline,
     deny,
     grant,
@@ -380,6 +382,51 @@ async def test_a_question_of_a_node_is_a_new_question_each_time_though_its_id_is
             )
             done = await desk.stream(accept(question.request_id, {"result": who}))
             assert (done.reason, outputs(done.events)) == ("completed", [f"of {who}"])
+
+
+class Trip(BaseModel):
+    """A form with a field that may be left out."""
+
+    to: str
+    days: int | None = None
+
+
+def plan(node_input: Any) -> Any:
+    """A node that asks the person to fill a form in, under one id for ever."""
+    del node_input
+    yield RequestInput(message="Where to?", interrupt_id="trip", response_schema=Trip)
+
+
+def plan_back(node_input: Any) -> Any:
+    """Another such node."""
+    del node_input
+    yield RequestInput(message="And back?", interrupt_id="back", response_schema=Trip)
+
+
+def tell(node_input: Any) -> str:
+    return json.dumps(node_input)
+
+
+@pytest.mark.rule("HITL-02", "HITL-03")
+@pytest.mark.parametrize("refused", [decline, cancel])
+async def test_a_form_of_a_node_can_be_refused_and_the_next_is_held_to_its_schema_as_ever(refused: Any) -> None:
+    async with driven(graph(plan, tell)) as desk:
+        await desk.stream("go")
+        done = await desk.stream(refused(desk.pending("clarification")))
+        assert (done.reason, outputs(done.events)) == ("completed", [json.dumps({"error": refused.__name__})])
+        for _ in range(2):
+            await desk.stream("go")
+            done = await desk.stream(accept(desk.pending("clarification"), {"to": "Rome"}))
+            assert (done.reason, outputs(done.events)) == ("completed", [json.dumps({"to": "Rome", "days": None})])
+
+
+@pytest.mark.rule("HITL-02", "HITL-03")
+async def test_after_a_form_that_was_refused_another_node_of_the_turn_can_ask_and_be_answered() -> None:
+    async with driven(graph(plan, plan_back, tell)) as desk:
+        await desk.stream("go")
+        await desk.stream(decline(desk.pending("clarification")))
+        done = await desk.stream(accept(desk.pending("clarification"), {"to": "Rome"}))
+        assert (done.reason, outputs(done.events)) == ("completed", [json.dumps({"to": "Rome", "days": None})])
 
 
 @pytest.mark.rule("TOOL-07", "TOOL-08")

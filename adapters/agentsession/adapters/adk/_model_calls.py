@@ -24,6 +24,7 @@ from agentsession.adapters.adk._events import usage_event
 from agentsession.adapters.adk._hearing import hear
 from agentsession.adapters.adk._host_tools import HostTool, InlineInput
 from agentsession.adapters.adk._long_running import keep_open
+from agentsession.adapters.adk._refused_forms import SCHEMA_NAMES
 from agentsession.adapters.adk._replies import said_parts
 from agentsession.adapters.adk._toolset_auth import judge_listing
 from agentsession.adapters.adk._window import put_older
@@ -128,7 +129,6 @@ class ModelCalls:
         _rename_calls([response.content], INLINE_INPUT, INPUT)
         if self._live.state.offers(context.agent_name, INLINE_INPUT):
             _rename_calls([response.content], INPUT, INLINE_INPUT)
-        _rename_schema([response.content], *_SCHEMA_NAMES)
         if not response.partial:
             self._put_calls_right(response.content)
             if response.usage_metadata is not None:
@@ -270,10 +270,6 @@ def _works_for_a_caller(context: CallbackContext) -> bool:
     return agent is not None
 
 
-_SCHEMA_NAMES: Final = ("response_schema", "responseSchema")
-"""The argument that holds the schema of a question for input: as a model knows it, and as ADK does not."""
-
-
 def _rename_calls(contents: Iterable[types.Content], name: str, to: str) -> None:
     """Give calls and responses of one name another, in the parts that hold them; events of the session share the
     calls themselves."""
@@ -290,20 +286,17 @@ def _as_shown(contents: Sequence[types.Content], events: Sequence[AdkEvent]) -> 
     tool that asks a person under the name that it was offered under."""
     put_in_order(contents, events)
     _rename_calls(contents, INLINE_INPUT, INPUT)
-    _rename_schema(contents, *reversed(_SCHEMA_NAMES))
+    _name_schemas(contents)
 
 
-def _rename_schema(contents: Iterable[types.Content], name: str, to: str) -> None:
-    """Give the schema of each question for input another name.
-
-    By its own name ADK holds every answer of a parked question to it, also a refusal, and ends the turn as failed. What
-    a person fills in is held to the schema before ADK hears of it.
-    """
+def _name_schemas(contents: Iterable[types.Content]) -> None:
+    """A refused question for input is shown to the model as it asked it; ADK was handed it otherwise."""
+    name, other = SCHEMA_NAMES
     for content in contents:
         for part in content.parts or ():
             call = part.function_call
-            if call is not None and call.name == INPUT and call.args and name in call.args:
-                args = {to if key == name else key: value for key, value in call.args.items()}
+            if call is not None and call.name == INPUT and call.args and other in call.args:
+                args = {name if key == other else key: value for key, value in call.args.items()}
                 part.function_call = call.model_copy(update={"args": args})
 
 

@@ -20,6 +20,7 @@ from google.adk.sessions.base_session_service import BaseSessionService, GetSess
 from google.adk.sessions.in_memory_session_service import InMemorySessionService
 from google.adk.sessions.session import Session
 
+from agentsession.adapters.adk._refused_forms import free_refused
 from agentsession.adapters.adk._tap import Seen, TappedSessions
 from agentsession.adapters.adk._window import History, WindowedSession
 from agentsession.adapters.adk._window_proof import adk_reads_back, authors_code_may_look, deciding_agents
@@ -87,9 +88,11 @@ class RecentSessions(TappedSessions):
         key = (app_name, user_id, session_id)
         if not isinstance(config, RecentHistory):
             return await self._read(key, config)
-        if self._recent and self._histories.get(key, self) is not None:
-            return await self._recent_session(key)
-        return await self._read(key, None)
+        may_be_cut = self._recent and self._histories.get(key, self) is not None
+        found = await (self._recent_session(key) if may_be_cut else self._read(key, None))
+        if found is not None:
+            free_refused(found.events)
+        return found
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         self.forget(app_name, user_id, session_id)
@@ -97,6 +100,8 @@ class RecentSessions(TappedSessions):
 
     async def append_event(self, session: Session, event: AdkEvent) -> AdkEvent:
         key = (session.app_name, session.user_id, session.id)
+        if event.author == "user":
+            free_refused(session.events, event)
         try:
             stored = await super().append_event(session=session, event=event)
         except BaseException:
@@ -108,8 +113,8 @@ class RecentSessions(TappedSessions):
                 self._histories.pop(key, None)  # a lasting service sorts by time: only it can tell where this goes
             else:
                 history.add(self._as_read(stored))
-            if isinstance(session, WindowedSession):
-                session.widen()
+            if isinstance(session, WindowedSession) and session.widen():
+                free_refused(session.events)
         return stored
 
     # -- recent history -----------------------------------------------------------------------------------------------

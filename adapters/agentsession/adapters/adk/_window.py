@@ -197,12 +197,14 @@ class WindowedSession(Session):
         made._history, made._cut, made._copies = history, history.cut, copies
         return made
 
-    def widen(self) -> None:
-        """Take back into the window what the history no longer holds to be older."""
+    def widen(self) -> bool:
+        """Take back into the window what the history no longer holds to be older; whether there was anything."""
         history = self._history
-        if history is not None and history.cut < self._cut:
-            self.events[:0] = [_copy(event) for event in history.events[history.cut : self._cut]]
-            self._cut = history.cut
+        if history is None or history.cut >= self._cut:
+            return False
+        self.events[:0] = [_copy(event) for event in history.events[history.cut : self._cut]]
+        self._cut = history.cut
+        return True
 
 
 Prepare = Callable[[Sequence[types.Content], Sequence[AdkEvent]], None]
