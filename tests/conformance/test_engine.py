@@ -124,7 +124,9 @@ async def test_a_traceback_is_found_but_not_in_what_a_user_says(record: list[Eve
     said = [event for event in record if isinstance(event, Message) and event.source != "user" and not event.partial]
     shown = restamp(said[-1], content=[Text(text=text)], revised=True)
     place = record.index(said[-1])
-    assert failures(check([*record[:place], shown, *record[place + 1 :]])) == ["SEC-01"]
+    found = check([*record[:place], shown, *record[place + 1 :]])
+    assert failures(found) == ["SEC-01"]
+    assert found[0].message == "a traceback is in a message event, at /content/0/text"
     assert failures(check(changed(record, Message, content=[Text(text=text)]))) == []
 
 

@@ -56,6 +56,24 @@ def test_a_failure_is_told_with_sentence_evidence_and_the_command_that_shows_it_
     assert "again: agentsession conform pkg:harness -k CTL-01 --seed 7" in block
 
 
+def test_what_a_record_shows_is_tried_again_with_the_scenario_that_showed_it(report: Report) -> None:
+    beside = [dataclasses.replace(each, beside="TOOL-05") for each in report.results if each.rule == "CTL-01"]
+    told = dataclasses.replace(report, results=tuple(beside))
+    assert "  again: agentsession conform pkg:harness -k CTL-01 -k TOOL-05 --seed 7" in list(lines(told, again=AGAIN))
+    assert "-k CTL-01 -k TOOL-05 --seed 7" in html(told, again=AGAIN)
+
+
+def test_a_failure_says_what_to_do_where_the_rule_is_the_executors_alone() -> None:
+    told = "\n".join(lines(report_of({"SEC-01": Status.FAIL, "LIFE-07": Status.FAIL})))
+    assert f"  fix: {RULES['SEC-01'].fix}" in told
+    assert RULES["LIFE-07"].fix not in told
+
+
+def test_a_level_of_which_no_rule_is_wanted_is_not_called_undeclared(report: Report) -> None:
+    alone = dataclasses.replace(report, results=tuple(each for each in report.results if each.rule == "CTL-01"))
+    assert [line.split() for line in lines(alone)][1] == ["Core", "not", "asked"]
+
+
 def test_control_characters_of_an_agent_are_spelled_out(report: Report) -> None:
     told = list(lines(report, again=AGAIN, verbose=True))
     assert all(line.isprintable() for line in told)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
+from tests.conformance.broken._wrap import Broken, Session
 from tests.conformance.broken.order import Compacting
 from tests.conformance.harnesses.scripted import harness, reentered
 
@@ -10,7 +13,7 @@ from agentsession.conformance.harness import Harness, Play
 from agentsession.conformance.results import Status
 from agentsession.conformance.runner import all_scenarios, run
 from agentsession.conformance.scene import Scenario
-from agentsession.protocol import RULES, AgentExecutor
+from agentsession.protocol import RULES, AgentExecutor, Event, Message, Thought
 
 pytestmark = pytest.mark.anyio
 
@@ -49,6 +52,24 @@ async def test_what_of_a_rule_could_not_be_tried_is_said_with_its_pass() -> None
     assert kept.message == "not tried: no record is compacted: the harness has no compact()"
     (compacted,) = (await run(Compacting(), rules=["ORD-07"])).results
     assert (compacted.status, compacted.message) == (Status.PASS, "")
+
+
+class ThinksATraceback(Broken):
+    """What the model thinks is a traceback; the scenarios of the rule have no model that thinks."""
+
+    def edit(self, session: Session, event: Event) -> Iterable[Event]:
+        if isinstance(event, Message) and isinstance(event.content[0], Thought):
+            text = "Traceback (most recent call last)"
+            event = event.model_copy(update={"content": [Thought(text=text)], "revised": True})
+        yield event
+
+
+async def test_what_a_record_breaks_is_found_again_by_the_command_that_is_shown() -> None:
+    (failed,) = (await run(ThinksATraceback())).of(Status.FAIL)
+    assert (failed.rule, "SEC-01" in all_scenarios()[failed.scenario].rules) == ("SEC-01", False)
+    words = failed.again("-k {rule}").split()
+    again = await run(ThinksATraceback(), rules=[word for word in words if word != "-k"])
+    assert [each.rule for each in again.of(Status.FAIL)] == ["SEC-01"]
 
 
 async def test_the_same_seed_plays_the_same_run() -> None:

@@ -26,6 +26,7 @@ def test_two_readers_are_given_the_same(partial: bool) -> None:
     seen.add(parse_event(given.to_wire_json()))
     with pytest.raises(Break) as broken:
         seen.add(message("hullo", partial=partial))
+    assert broken.value.message == "#1 says something else to another reader: content"
     assert broken.value.rule == "ORD-06"
 
 

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from types import TracebackType
 
 import anyio
+import anyio.abc
 import pytest
 from tests.conformance.broken._script import replaced
 from tests.conformance.broken._wrap import Broken
 from tests.conformance.harnesses.scripted import ScriptedHarness, harness
 
-from agentsession.conformance.results import Status
+from agentsession.adapters.scripted import ScriptedExecutor
+from agentsession.conformance.harness import Play
+from agentsession.conformance.results import Result, Status
 from agentsession.conformance.runner import all_scenarios, run_scenario
 from agentsession.conformance.scene import scene_of
 from agentsession.conformance.script import Hold, Raise, Say, Script
 from agentsession.conformance.stage import NotReached
-from agentsession.protocol import ConnectionLost, MemoryRecordStore, RecordStore
+from agentsession.protocol import AgentExecutor, ConnectionLost, MemoryRecordStore, RecordStore
 
 pytestmark = pytest.mark.anyio
 
@@ -71,6 +75,59 @@ async def test_an_executor_whose_agent_is_stubborn_can_be_left() -> None:
             stage, session = await scene.opened([Hold(mark="here", stubborn=True), Say(text="hello")])
             async with session.stream("go"):
                 await stage.reached("here")
+
+
+class LeavesWorkBehind(ScriptedHarness):
+    """Beside the executor there is work at a mark that only the suite ends, as a thread may be."""
+
+    waits = False
+    """Whether the executor can be left only when that has ended."""
+
+    def __init__(self, group: anyio.abc.TaskGroup) -> None:
+        super().__init__()
+        self._group = group
+
+    def executor(self, play: Play) -> AgentExecutor:
+        executor, ended, waits = super().executor(play), anyio.Event(), self.waits
+
+        async def work() -> None:
+            await play.hold("beside")
+            ended.set()
+
+        class Waits(ScriptedExecutor):
+            async def __aexit__(
+                self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+            ) -> bool | None:
+                left = await super().__aexit__(kind, error, trace)
+                if waits:
+                    with anyio.CancelScope(shield=True):
+                        await ended.wait()
+                return left
+
+        self._group.start_soon(work)
+        assert isinstance(executor, ScriptedExecutor)
+        executor.__class__ = Waits
+        return executor
+
+
+class WaitsForItsWork(LeavesWorkBehind):
+    waits = True
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [(LeavesWorkBehind, "something of it goes on"), (WaitsForItsWork, "could not be left within 0.2 s")],
+)
+async def test_what_an_executor_leaves_behind_is_named_and_let_go(fault: type[LeavesWorkBehind], said: str) -> None:
+    chosen = all_scenarios()["a_second_abort_changes_nothing"]
+    results: list[Result] = []
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            results += await run_scenario(chosen, fault(group), limit_s=HOUR_S, leave_s=0.2)
+    failed = next(result for result in results if result.status is Status.FAIL)
+    assert failed.rule == "LIFE-13"
+    assert said in failed.message
+    assert "the mark 'beside'" in failed.message
 
 
 async def test_a_mark_that_was_reached_stays_reached() -> None:

@@ -43,6 +43,9 @@ __all__ = ["RECORD_RULES", "Break", "check", "check_descriptor", "evidence_of"]
 _STRETCH: Final = 6
 """How many lines of a record a failure shows at most before the one that breaks the rule."""
 
+_TOLD: Final = 100
+"""How much of an error's message is in its line."""
+
 _TRACEBACK: Final = re.compile(r"Traceback \(most recent call last\)|^\s+File \"[^\"]+\", line \d+", re.MULTILINE)
 
 Line = Event | Mapping[str, Any] | str | bytes
@@ -198,19 +201,21 @@ def _check_secrets(event: Event, wire: Mapping[str, Any], secrets: Collection[st
     text = json.dumps(wire, ensure_ascii=False)
     if any(secret in text for secret in secrets):
         raise Break("SEC-01", f"a secret is in a {event.type} event", evidence_of(seen, event))
-    if event.source != "user" and any(_TRACEBACK.search(part) for part in _texts(wire)):
-        raise Break("SEC-01", f"a traceback is in a {event.type} event", evidence_of(seen, event))
+    if event.source != "user" and any(_TRACEBACK.search(text) for _, text in _texts(wire)):
+        where = next(place for place, text in _texts(wire) if _TRACEBACK.search(text))
+        raise Break("SEC-01", f"a traceback is in a {event.type} event, at {where}", evidence_of(seen, event))
 
 
-def _texts(value: Any) -> Iterable[str]:
+def _texts(value: Any, where: str = "") -> Iterable[tuple[str, str]]:
+    """Every text in a value, and its place."""
     if isinstance(value, str):
-        yield value
+        yield where, value
     elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _texts(item)
+        for name, item in value.items():
+            yield from _texts(item, f"{where}/{name}")
     elif isinstance(value, list):
-        for item in value:
-            yield from _texts(item)
+        for place, item in enumerate(value):
+            yield from _texts(item, f"{where}/{place}")
 
 
 def _feed(machine: SessionMachine, event: Event, seen: Sequence[Event]) -> None:
@@ -274,4 +279,6 @@ def _line(event: Event) -> str:
             parts.append(name)
     if event.thread_id:
         parts.append(f"on {event.thread_id}")
+    if isinstance(event, Error):
+        parts.append(f"{event.message[:_TOLD]!r}")
     return " ".join(parts)

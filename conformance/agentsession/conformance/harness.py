@@ -73,6 +73,8 @@ class Play:
         self._mortal = store
         self._reached: dict[str, anyio.Event] = {}
         self._released: dict[str, anyio.Event] = {}
+        self._held: list[str] = []
+        self._free = anyio.Event()
 
     # -- for the harness ----------------------------------------------------------------------------------------------
 
@@ -116,8 +118,15 @@ class Play:
         Where the script says that it is stubborn there, cancelling has no effect on the wait.
         """
         self._event(self._reached, mark).set()
-        with anyio.CancelScope(shield=mark in self._stubborn()):
-            await self._event(self._released, mark).wait()
+        self._held.append(mark)
+        try:
+            with anyio.CancelScope(shield=mark in self._stubborn()):
+                await self._event(self._released, mark).wait()
+        finally:
+            self._held.remove(mark)
+            if not self._held:
+                free, self._free = self._free, anyio.Event()
+                free.set()
 
     # -- for the suite ------------------------------------------------------------------------------------------------
 
@@ -140,6 +149,16 @@ class Play:
 
     def _stubborn(self) -> set[str]:
         return {step.mark for step in self.script.steps() if isinstance(step, Hold) and step.stubborn}
+
+    @property
+    def held(self) -> Sequence[str]:
+        """The marks at which the agent waits."""
+        return tuple(self._held)
+
+    async def free(self) -> None:
+        """Wait until the agent waits at no mark."""
+        if self._held:
+            await self._free.wait()
 
     def again(self) -> Play:
         """The same play for an executor in a new process."""

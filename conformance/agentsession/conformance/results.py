@@ -72,6 +72,8 @@ class Result:
     """The shortest stretch that shows it."""
     scenario: str = ""
     """The scenario that found it."""
+    beside: str = ""
+    """A rule that the scenario is chosen by, where it is not by this one: what a record shows may be any rule."""
     log: tuple[str, ...] = ()
     """Of what is no pass: the last lines that the executor logged in that scenario, without secrets."""
 
@@ -79,6 +81,10 @@ class Result:
     def about(self) -> Rule:
         """The rule, of executors or of hosts."""
         return RULES[self.rule] if self.rule in RULES else HOST_RULES[self.rule]
+
+    def again(self, command: str) -> str:
+        """The command that tries it again, from one with ``{rule}`` in it."""
+        return command.format(rule=f"{self.rule} -k {self.beside}" if self.beside else self.rule)
 
     @property
     def sentence(self) -> str:

@@ -25,7 +25,7 @@ from agentsession.conformance.harness import CannotPlay, Harness
 from agentsession.conformance.logged import Logged, listening
 from agentsession.conformance.probes import probe
 from agentsession.conformance.results import Evidence, Extra, Report, Result, Status, rules_of
-from agentsession.conformance.scene import SCENARIOS, HarnessBroke, NotApplicable, Scenario, Scene, scene_of
+from agentsession.conformance.scene import LEAVE_S, SCENARIOS, HarnessBroke, NotApplicable, Scenario, Scene, scene_of
 from agentsession.conformance.script import Say
 from agentsession.conformance.stage import NotReached
 from agentsession.protocol import (
@@ -66,14 +66,16 @@ async def describe(harness: Harness) -> AgentDescriptor:
         raise alone(group) from None
 
 
-async def run_scenario(chosen: Scenario, harness: Harness, *, seed: int = 0, limit_s: float = _LIMIT_S) -> list[Result]:
+async def run_scenario(
+    chosen: Scenario, harness: Harness, *, seed: int = 0, limit_s: float = _LIMIT_S, leave_s: float = LEAVE_S
+) -> list[Result]:
     """What one scenario shows: at most one failure that it found itself, and what its records show."""
     own: list[Result] = []
     records: list[Result] = []
     scene: Scene | None = None
     with listening() as heard:
         try:
-            async with scene_of(harness, random.Random(f"{seed} {chosen.name}")) as scene:
+            async with scene_of(harness, random.Random(f"{seed} {chosen.name}"), leave_s=leave_s) as scene:
                 with anyio.move_on_after(limit_s) as limit:
                     try:
                         await chosen.play(scene)
@@ -84,7 +86,12 @@ async def run_scenario(chosen: Scenario, harness: Harness, *, seed: int = 0, lim
                 if limit.cancelled_caught:
                     own = [_stuck(chosen, scene, limit_s)]
         except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001  # as above, raised as the executor was left
-            own = own if own and own[0].status is Status.FAIL else judged(chosen.rules, alone(error))
+            left = alone(error)
+            failed = bool(own) and own[0].status is Status.FAIL
+            if not failed:
+                own = judged(chosen.rules, left)
+            elif isinstance(left, Break):  # nearer to the cause of what came to nothing
+                own = [*judged(chosen.rules, left), *own]
     return [_with_log(result, heard, scene) for result in _named(chosen, own, records)]
 
 
@@ -111,7 +118,10 @@ def _named(chosen: Scenario, own: list[Result], records: list[Result]) -> list[R
     broken = [result for result in records if result.status is Status.FAIL]
     if broken and not (own and own[0].status is Status.HARNESS_ERROR):
         own = [result for result in own if result.status is Status.FAIL and result.rule == broken[0].rule]
-    return [dataclasses.replace(result, scenario=chosen.name) for result in [*own, *records]]
+    return [
+        dataclasses.replace(result, scenario=chosen.name, beside="" if result.rule in chosen.rules else chosen.rules[0])
+        for result in [*own, *records]
+    ]
 
 
 def judged(rules: Sequence[str], error: Exception) -> list[Result]:
@@ -146,7 +156,7 @@ def judged(rules: Sequence[str], error: Exception) -> list[Result]:
 
 def _stuck(chosen: Scenario, scene: Scene, limit_s: float) -> Result:
     said = f"nothing more happened within {limit_s:g} s"
-    shown = evidence_of(scene.seen.latest, remark=f"<- here: {said}")
+    shown = evidence_of(scene.seen.latest, remark="<- here")
     return Result(chosen.rules[0], Status.FAIL, said, shown)
 
 

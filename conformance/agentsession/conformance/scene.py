@@ -42,7 +42,17 @@ from agentsession.protocol import (
     StreamEnd,
 )
 
-__all__ = ["SCENARIOS", "HarnessBroke", "NotApplicable", "Scenario", "Scene", "Stage", "scenario", "scene_of"]
+__all__ = [
+    "LEAVE_S",
+    "SCENARIOS",
+    "HarnessBroke",
+    "NotApplicable",
+    "Scenario",
+    "Scene",
+    "Stage",
+    "scenario",
+    "scene_of",
+]
 
 E = TypeVar("E", bound=Event)
 
@@ -89,10 +99,14 @@ def scenario(*rules: str, needs: Collection[str] = ()) -> Callable[[Callable[[Sc
 class Scene:
     """One scenario while it runs."""
 
-    def __init__(self, harness: Harness, files: ExitStack, group: TaskGroup, chance: random.Random) -> None:
+    def __init__(
+        self, harness: Harness, files: ExitStack, group: TaskGroup, chance: random.Random, leave_s: float
+    ) -> None:
         """``files``: removes what is made; ``group``: where the executors are held open."""
         self.harness = harness
         self._group = group
+        self.leave_s = leave_s
+        """How long leaving an executor may take."""
         self.random = chance
         """What a scenario leaves to chance; the run's seed repeats it."""
         self.secrets: list[str] = []
@@ -294,9 +308,10 @@ class Scene:
     # -- judging ------------------------------------------------------------------------------------------------------
 
     def expect(self, holds: bool, rule: str, message: str, events: Sequence[Event] = (), remark: str = "") -> None:
-        """Raises :class:`Break` of ``rule`` unless it holds; ``events`` are what came before, for the report."""
+        """Raises :class:`Break` of ``rule`` unless it holds; ``events`` are what came before, for the report; left out
+        they are what was seen last."""
         if not holds:
-            raise Break(rule, message, evidence_of(events, remark=remark or f"<- here: {message}"))
+            raise Break(rule, message, evidence_of(events or self.seen.latest, remark=remark or "<- here"))
 
     async def refused(
         self, call: Callable[[], Awaitable[object]], error: type[AgentSessionError], rule: str, what: str
@@ -357,18 +372,30 @@ class Scene:
         return check(record, session.descriptor, secrets=self.secrets, host_kinds=kinds, complete=complete)
 
     async def aclose(self) -> None:
-        """Leave every executor."""
+        """Leave every executor. Raises :class:`Break` of LIFE-13 where one could not be left, or went on."""
+        broken: Break | None = None
         with anyio.CancelScope(shield=True):
             while self._stages:
-                await self._stages.pop().leave()
+                try:
+                    await self._stages.pop().leave()
+                except Break as error:
+                    broken = broken or error
+        if broken is not None:
+            raise broken
+
+
+LEAVE_S: Final = 10.0
+"""An abort that times out has taken five seconds of it."""
 
 
 @asynccontextmanager
-async def scene_of(harness: Harness, chance: random.Random | None = None) -> AsyncIterator[Scene]:
-    """A scene with files of its own; everything is left and removed at the end."""
+async def scene_of(
+    harness: Harness, chance: random.Random | None = None, *, leave_s: float = LEAVE_S
+) -> AsyncIterator[Scene]:
+    """A scene with files of its own; everything is left and removed at the end, each executor within ``leave_s``."""
     with ExitStack() as files:
         async with anyio.create_task_group() as group:
-            scene = Scene(harness, files, group, chance or random.Random(0))
+            scene = Scene(harness, files, group, chance or random.Random(0), leave_s)
             try:
                 yield scene
             finally:

@@ -112,7 +112,7 @@ class Recite(_Data):
 
 
 class Hold(_Data):
-    """The model thinks until the suite lets it go on, or aborts it: ``await stage.hold(mark)``."""
+    """The model thinks until the suite lets it go on, or aborts it: ``await play.hold(mark)``."""
 
     step: Literal["hold"] = "hold"
     mark: str

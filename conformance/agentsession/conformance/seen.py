@@ -44,7 +44,11 @@ class Seen:
             said = event.to_wire_json()
             same = _same(self._said.setdefault(event.session_id, {}).setdefault(event.seq, said), said)
         if not same:
-            raise Break("ORD-06", f"#{event.seq} says something else to another reader", evidence_of([before], event))
+            raise Break(
+                "ORD-06",
+                f"#{event.seq} says something else to another reader{_differing(before, event)}",
+                evidence_of([before], event),
+            )
 
     def compacted(self, session_id: str, gone: int) -> None:
         """The record was compacted up to this seq."""
@@ -79,7 +83,11 @@ class Seen:
             elif again.id != event.id:
                 raise Break("ORD-01", f"seq {seq} was given to two events", evidence_of([event], again))
             elif not self._says_the_same(event, again):
-                raise Break("ORD-06", f"#{seq} says something else in the record", evidence_of([event], again))
+                raise Break(
+                    "ORD-06",
+                    f"#{seq} says something else in the record{_differing(event, again)}",
+                    evidence_of([event], again),
+                )
         return self.merged(session_id, record)
 
     def _says_the_same(self, event: Event, again: Event) -> bool:
@@ -92,6 +100,13 @@ class Seen:
         """The record and what was seen, in order, without comparing them."""
         events = {**self._events.get(session_id, {}), **{event.seq: event for event in record}}
         return [events[seq] for seq in sorted(events)]
+
+
+def _differing(one: Event, other: Event) -> str:
+    """Which fields of two events say different things, where it shows."""
+    said, again = one.to_wire(), other.to_wire()
+    names = [name for name in {**said, **again} if said.get(name) != again.get(name)]
+    return f": {', '.join(names)}" if names else ""
 
 
 def _same(one: str, other: str) -> bool:

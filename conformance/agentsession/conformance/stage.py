@@ -6,6 +6,7 @@ May import: ``agentsession.protocol``, anyio, ``engine``, ``harness``, ``results
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,7 +14,7 @@ import anyio
 from anyio.abc import TaskStatus
 from anyio.lowlevel import checkpoint
 
-from agentsession.conformance.engine import evidence_of
+from agentsession.conformance.engine import Break, evidence_of
 from agentsession.conformance.harness import CannotPlay, Play
 from agentsession.conformance.results import Evidence
 from agentsession.protocol import (
@@ -30,8 +31,15 @@ if TYPE_CHECKING:
 
 __all__ = ["HarnessBroke", "NotReached", "Stage"]
 
+_ENDING_S: Final = 1.0
+"""How long what waits at a mark may take to end after its executor was left: it was cancelled by then."""
 _TELLING_TAKES: Final = 50
 """For how many turns of the loop the word that a mark was reached may be on its way, when the stream has ended."""
+
+
+_HINT: Final = "<- here: a thread is not ended by cancelling the task that waits for it"
+
+_logger: Final = logging.getLogger("agentsession.conformance")
 
 
 class HarnessBroke(Exception):
@@ -156,7 +164,7 @@ class Stage:
             end = next((event for event in reversed(record) if isinstance(event, StreamEnd)), None)
             if end is not None:
                 said = f"the stream ended {end.reason}, and the agent has not come to the mark {mark!r}"
-                return NotReached(said, evidence_of(record, remark=f"<- here: {said}"))
+                return NotReached(said, evidence_of(record, remark="<- here"))
         said = f"no stream runs, and the agent has not come to the mark {mark!r}"
         return NotReached(said, [Evidence(said, is_break=True)])
 
@@ -176,12 +184,35 @@ class Stage:
         return await self.scene.enter(self.play.again())
 
     async def leave(self) -> None:
-        """Leave the executor, and wait until it is left."""
+        """Leave the executor, and wait until it is left.
+
+        What waits at a mark by then is let go, so that it holds up no other scenario.
+
+        Raises:
+            Break: LIFE-13, it could not be left in time, or something of it went on.
+        """
         self.play.release_stubborn()
         for line in self.scene.harness.log(self.executor):
             self.scene.logged.add(line)
         self._leaving.set()
-        await self._left.wait()
+        with anyio.move_on_after(self.scene.leave_s) as leaving:
+            await self._left.wait()
+        if not leaving.cancelled_caught:
+            with anyio.move_on_after(_ENDING_S):
+                await self.play.free()
+        marks = self.play.held
+        for mark in marks:
+            self.release(mark)
+        where = f": an abort or close did not end what waits at the mark {marks[0]!r}" if marks else ""
+        if leaving.cancelled_caught:
+            said = f"the executor could not be left within {self.scene.leave_s:g} s{where}"
+            _logger.error("%s", said)  # where nothing ends it, this is the last that is heard
+            await self._left.wait()
+        elif marks and not self._dead:
+            said = f"the executor was left, and something of it goes on{where}"
+        else:
+            return
+        raise Break("LIFE-13", said, evidence_of(self.scene.seen.latest, remark=_HINT))
 
     async def hold(self, *, task_status: TaskStatus[None]) -> None:
         """Enter the executor and stay in it until it is left: it is entered and left in one task, as it may ask.

@@ -183,7 +183,13 @@ _TOOL = (
         fix="emit the tool_request or elicitation_request first",
     ),
     Rule("TOOL-03", "Request ids are never reused.", "core", "machine", fix="rewrite ids that the model repeats"),
-    Rule("TOOL-04", "Arguments validate against the declared schema, or a typed error answers.", "core", "session"),
+    Rule(
+        "TOOL-04",
+        "Arguments validate against the declared schema, or a typed error answers.",
+        "core",
+        "session",
+        fix="check what the model wrote against the tool's schema before the tool runs",
+    ),
     Rule(
         "TOOL-05",
         "needs=grant: no run before the grant; needs=result: the executor never runs it.",
@@ -336,7 +342,13 @@ _REST = (
     ),
     Rule("WIRE-01", "Events survive the round trip through JSON, validate, and keep what is unknown.", "core", "wire"),
     Rule("WIRE-02", "A known type with a malformed payload is invalid.", "core", "wire"),
-    Rule("SEC-01", "No planted secret and no traceback appears in events.", "core", "session"),
+    Rule(
+        "SEC-01",
+        "No planted secret and no traceback appears in events.",
+        "core",
+        "session",
+        fix="say the type of an exception, not its text, which may hold anything",
+    ),
 )
 
 RULES: Final[Mapping[str, Rule]] = MappingProxyType(

@@ -112,7 +112,7 @@ def _group(report: Report, title: str, statuses: tuple[Status, ...], is_open: bo
 def _result(result: Result, again: str | None) -> str:
     rule = result.about
     notes = [rule.level, *([f"declared: {rule.capability}"] if rule.capability else []), result.scenario]
-    command = again.format(rule=result.rule) if again is not None else ""
+    command = result.again(again) if again is not None else ""
     button = f' <button data-copy="{escape(command, quote=True)}">copy the command</button>' if command else ""
     shown = _evidence(result) if result.evidence else ""
     if result.log:
@@ -127,10 +127,10 @@ def _result(result: Result, again: str | None) -> str:
 
 
 def _evidence(result: Result) -> str:
-    lines = "".join(
-        f"<li{' class=break' if item.is_break else ''}>{escape(item.text)}{' ← here' if item.is_break else ''}</li>"
-        for item in result.evidence
-    )
+    lines = ""
+    for item in result.evidence:
+        mark = " ← here" if item.is_break and item.event is not None else ""
+        lines += f"<li{' class=break' if item.is_break else ''}>{escape(item.text)}{mark}</li>"
     return f"<ol>{lines}</ol>{_raw(item.event for item in result.evidence if item.event is not None)}"
 
 

@@ -62,7 +62,9 @@ def _case(suite: ET.Element, level: str, result: Result) -> None:
     elif result.status.is_good:
         kind = "skipped"
     told = ET.SubElement(case, kind, message=_clean(f"{result.status.value}: {result.message}"))
-    shown = "\n".join(f"{item.text}{'   <- here' if item.is_break else ''}" for item in result.evidence)
+    shown = "\n".join(
+        f"{item.text}{'   <- here' if item.is_break and item.event is not None else ''}" for item in result.evidence
+    )
     if shown:
         told.text = _clean(shown)
     if result.log:

@@ -52,7 +52,7 @@ def lines(report: Report, *, again: str | None = None, verbose: bool = False) ->
 
 def _score(score: LevelScore) -> str:
     if not score.is_declared:
-        return f"not declared: n/a {len(score.results)}"
+        return f"not declared: n/a {len(score.results)}" if score.results else "not asked"
     word = "pass" if score.is_good else "FAIL"
     return f"{score.passed}/{score.applicable}  {word}"
 
@@ -86,10 +86,13 @@ def _failure(result: Result, again: str | None, verbose: bool) -> Iterator[str]:
             yield from _evidence(line)
     elif result.log:
         yield f"  logged: {len(result.log)} lines, shown with -v"
+    if result.about.fix and result.about.checked_by == "session" and result.status is Status.FAIL:
+        # Of other rules it is said to whoever made the call, perhaps the host.
+        yield from textwrap.wrap(f"fix: {result.about.fix}", _WIDTH, initial_indent="  ", subsequent_indent="    ")
     if result.scenario:
         yield f"  in: {result.scenario}"
     if again is not None and result.status is not Status.HARNESS_ERROR:
-        yield f"  again: {again.format(rule=result.rule)}"
+        yield f"  again: {result.again(again)}"
 
 
 def _evidence(text: str) -> Iterator[str]:
