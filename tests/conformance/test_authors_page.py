@@ -48,3 +48,37 @@ def test_the_page_leads_from_an_executor_to_one_that_is_proven(tmp_path: Path) -
     assert commands == 3
     collected = run(["-m", "pytest", "-q", "-p", "no:cacheprovider", "test_tiny.py"], tmp_path)
     assert re.search(r"59 passed, 13 skipped", collected), collected
+
+
+ABORTS = """
+import anyio
+from concurrent.futures import ThreadPoolExecutor
+from blocking import Blocking
+
+async def main():
+    threads = ThreadPoolExecutor(max_workers=1)
+    for turn in range(3):
+        blocking, begun = Blocking(threads), anyio.Event()
+
+        async def model():
+            begun.set()
+            await anyio.sleep_forever()
+
+        async def run():
+            await blocking.run(lambda: blocking.on_loop(model()), lambda: print("cancelled", turn))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(run)
+            await begun.wait()
+            group.cancel_scope.cancel()
+
+anyio.run(main)
+"""
+
+
+def test_what_the_page_runs_in_a_thread_gives_the_thread_back_after_an_abort(tmp_path: Path) -> None:
+    for shown in read_page(PAGE):
+        if shown.name == "blocking.py":
+            shown.save(tmp_path)
+    (tmp_path / "aborts.py").write_text(ABORTS, encoding="utf-8")
+    assert run(["aborts.py"], tmp_path) == "cancelled 0\ncancelled 1\ncancelled 2\n"

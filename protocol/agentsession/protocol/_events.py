@@ -196,7 +196,8 @@ class ToolDecision(Event):
     args: JsonObject | None = optional()
     """The approved arguments when they were edited; absent when approved as requested."""
     args_digest: Str
-    """Digest of the arguments that were decided on (``args_digest``)."""
+    """Digest of the arguments that were decided on, edited ones where there are: hex SHA-256 of their RFC 8785
+    canonical JSON (``args_digest``)."""
     by: Str | None = optional()
     reason: Str | None = optional()
 
