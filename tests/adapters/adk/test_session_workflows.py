@@ -429,6 +429,27 @@ async def test_after_a_form_that_was_refused_another_node_of_the_turn_can_ask_an
         assert (done.reason, outputs(done.events)) == ("completed", [json.dumps({"to": "Rome", "days": None})])
 
 
+@node(rerun_on_resume=True)
+async def plan_both(ctx: Context) -> Any:
+    """A node that asks for two forms, one after the other, and reads both answers when it has them."""
+    answers = ctx.resume_inputs
+    for place in ("there", "back"):
+        if place not in answers:
+            yield RequestInput(message=f"{place}?", interrupt_id=place, response_schema=Trip)
+            return
+    yield json.dumps(answers)
+
+
+@pytest.mark.rule("HITL-02", "HITL-03")
+async def test_a_node_that_asks_again_is_told_of_the_form_that_was_refused_before() -> None:
+    async with driven(graph(plan_both)) as desk:
+        await desk.stream("go")
+        await desk.stream(decline(desk.pending("clarification")))
+        done = await desk.stream(accept(desk.pending("clarification"), {"to": "Rome"}))
+        told = {"there": {"error": "decline"}, "back": {"to": "Rome", "days": None}}
+        assert (done.reason, outputs(done.events)) == ("completed", [json.dumps(told)])
+
+
 @pytest.mark.rule("TOOL-07", "TOOL-08")
 @pytest.mark.parametrize("first", ["look", "clarification"])
 async def test_a_question_of_one_node_and_a_call_of_another_are_answered_in_any_order(first: str) -> None:
