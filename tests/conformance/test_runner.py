@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 import pytest
 from tests.conformance.broken._wrap import Broken, Session
-from tests.conformance.broken.order import Compacting
+from tests.conformance.broken.order import Compacting, MissesTheEventAfterTheCursor
 from tests.conformance.harnesses.scripted import harness, reentered
 
 from agentsession.conformance.harness import Harness, Play
@@ -70,6 +71,11 @@ async def test_what_a_record_breaks_is_found_again_by_the_command_that_is_shown(
     words = failed.again("-k {rule}").split()
     again = await run(ThinksATraceback(), rules=[word for word in words if word != "-k"])
     assert [each.rule for each in again.of(Status.FAIL)] == ["SEC-01"]
+
+
+async def test_of_what_a_reader_was_given_only_the_difference_is_told() -> None:
+    (failed,) = (await run(MissesTheEventAfterTheCursor(), rules=["ORD-05"])).of(Status.FAIL)
+    assert re.fullmatch(r"after \d+ a reader lacks #\d+ \w+", failed.message)
 
 
 async def test_the_same_seed_plays_the_same_run() -> None:

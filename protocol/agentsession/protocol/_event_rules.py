@@ -311,7 +311,10 @@ class EventRules:
             self._refuse("TOOL-15", f"request {request.id} is {request.status}: it cannot be decided", event)
         decided = request.args if event.args is None else event.args
         if event.args_digest != args_digest(decided or {}):
-            self._refuse("HITL-04", f"the digest of the decision on {request.id} is not that of its arguments", event)
+            which = "requested" if event.args is None else "edited"
+            self._refuse(
+                "HITL-04", f"the digest of the decision on {request.id} is not that of the {which} arguments", event
+            )
 
         def apply() -> None:
             request.status = "granted" if event.decision == "granted" else "denied"

@@ -31,6 +31,9 @@ _MANY: Final = 4000
 _FAR: Final = 2000
 """How many events a reader may be behind, at most, without holding its producer."""
 
+_FEW: Final = 5
+"""How many events a failure names of those that a reader lacks."""
+
 _TALK: Final[list[Step]] = [
     Think(text="hm"),
     Stream(pieces=["a", "b", "c"]),
@@ -67,7 +70,7 @@ async def all_readers_see_one_order(scene: Scene) -> None:
     for name, seen in got.items():
         after = seen[0].seq if seen else 0
         same = [event for event in whole if event.seq >= after]
-        scene.expect(_ids(seen) == _ids(same), "ORD-03", f"{name} saw {_ids(seen)}, a follower {_ids(same)}", seen)
+        scene.expect(_ids(seen) == _ids(same), "ORD-03", f"beside a follower, {name} {_gap(seen, same)}", seen)
 
 
 @scenario("ORD-04", "LIFE-08", "ORD-05")
@@ -335,6 +338,19 @@ def _ids(events: Sequence[Event]) -> list[str]:
     return [f"#{event.seq} {event.type}" for event in events]
 
 
+def _gap(seen: Sequence[Event], wanted: Sequence[Event]) -> str:
+    """In what one differs from the other."""
+    got, needed = _ids(seen), _ids(wanted)
+    lacks, more = [each for each in needed if each not in got], [each for each in got if each not in needed]
+    parts = [f"{word} {_few(ids)}" for word, ids in (("lacks", lacks), ("has also", more)) if ids]
+    return " and ".join(parts) or f"saw the same in another order: {_few(got)}"
+
+
+def _few(ids: Sequence[str]) -> str:
+    shown = ", ".join(ids[:_FEW])
+    return f"{shown} and {len(ids) - _FEW} more" if len(ids) > _FEW else shown
+
+
 def _suffix(
     scene: Scene,
     original: Sequence[Event],
@@ -358,6 +374,6 @@ def _suffix(
         f"a reader from {after} saw {_ids(seen)}",
         seen,
     )
-    scene.expect(_ids(got) == _ids(needed), rule, f"after {after} a reader saw {_ids(got)}, not {_ids(needed)}", seen)
+    scene.expect(_ids(got) == _ids(needed), rule, f"after {after} a reader {_gap(got, needed)}", seen)
     extra = [event for event in seen if event.seq not in {other.seq for other in wanted}]
-    scene.expect(not extra, rule, f"after {after} a reader saw {_ids(extra)}, which came not after it", seen)
+    scene.expect(not extra, rule, f"after {after} a reader saw {_few(_ids(extra))}, which came not after it", seen)
