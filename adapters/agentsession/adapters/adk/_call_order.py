@@ -38,7 +38,9 @@ def put_in_order(contents: Sequence[types.Content], events: Sequence[AdkEvent]) 
     """
     steps: list[_Step] | None = None
     for before, content in itertools.pairwise(contents):
-        results = [part for part in content.parts or () if part.function_response is not None]
+        if content.parts is None or len(content.parts) < 2:
+            continue
+        results = [part for part in content.parts if part.function_response is not None]
         if len(results) < 2:
             continue
         calls = [part.function_call for part in before.parts or () if part.function_call is not None]
@@ -50,7 +52,7 @@ def put_in_order(contents: Sequence[types.Content], events: Sequence[AdkEvent]) 
         for step in steps:
             ordered = _ordered(step, results) if step.calls == asked else None
             if ordered is not None:
-                rest = [part for part in content.parts or () if part.function_response is None]
+                rest = [part for part in content.parts if part.function_response is None]
                 content.parts = [*ordered, *rest]
                 steps.remove(step)
                 break

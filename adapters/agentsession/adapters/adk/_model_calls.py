@@ -285,19 +285,21 @@ def _as_shown(contents: Sequence[types.Content], events: Sequence[AdkEvent]) -> 
     """What ADK made of the events as the model is to see it: each step's results in the order of its calls, and the
     tool that asks a person under the name that it was offered under."""
     put_in_order(contents, events)
-    _rename_calls(contents, INLINE_INPUT, INPUT)
-    _name_schemas(contents)
-
-
-def _name_schemas(contents: Iterable[types.Content]) -> None:
-    """A refused question for input is shown to the model as it asked it; ADK was handed it otherwise."""
-    name, other = SCHEMA_NAMES
     for content in contents:
         for part in content.parts or ():
-            call = part.function_call
-            if call is not None and call.name == INPUT and call.args and other in call.args:
-                args = {name if key == other else key: value for key, value in call.args.items()}
-                part.function_call = call.model_copy(update={"args": args})
+            call, response = part.function_call, part.function_response
+            if call is not None and call.name in (INLINE_INPUT, INPUT):
+                part.function_call = call.model_copy(update={"name": INPUT, "args": _args_as_asked(call.args)})
+            elif response is not None and response.name == INLINE_INPUT:
+                part.function_response = response.model_copy(update={"name": INPUT})
+
+
+def _args_as_asked(args: dict[str, Any] | None) -> dict[str, Any] | None:
+    """A refused question is shown as the model asked it; ADK was handed its schema under another name."""
+    name, other = SCHEMA_NAMES
+    if not args or other not in args:
+        return args
+    return {name if key == other else key: value for key, value in args.items()}
 
 
 def _limit(code: str, message: str) -> Error:
