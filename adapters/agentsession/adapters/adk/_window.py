@@ -88,12 +88,14 @@ class History:
         if found > self.cut:
             self.cut = found
 
-    async def older(self, context: InvocationContext, cut: int, prepare: Prepare) -> list[types.Content]:
+    async def older(self, context: InvocationContext, cut: int, prepare: Prepare) -> Sequence[types.Content]:
         """What the agent of ``context`` is shown of the events before ``cut``; made once, then only added to."""
         key = _key(context)
         made = self._older.setdefault(key, _Older())
         if cut in made.ends:
-            return made.contents[: made.ends[cut]]
+            # A copy touches every content, which is most of what a turn after many costs: only where it must be.
+            end = made.ends[cut]
+            return made.contents if end == len(made.contents) else made.contents[:end]
         if cut < made.cut:
             made = _Older()  # a run that began before the cut moved on; not worth keeping
         # The first event of the window goes with it, so that ADK does not take the last of the older ones for the
@@ -108,7 +110,7 @@ class History:
         made.contents += older
         made.cut = cut
         made.ends[cut] = len(made.contents)
-        return made.contents[:]
+        return made.contents
 
     def _see_calls(self, event: AdkEvent, at: int) -> None:
         if event.author != "user" and self._decides(event):
