@@ -200,10 +200,8 @@ class Calls:
         alone = [pair for pair in zip(self.calls, requests, strict=True) if pair[1].needs == "none"]
         for _, request in alone:
             await ctx.emit(request)
-        if alone:
-            await (
-                ctx.stored()
-            )  # a process that is killed must not leave a tool that ran and a record that knows of none
+        if alone:  # a process that is killed must not leave a tool that ran and a record that knows of none
+            await ctx.stored()
         for call, request in alone:
             await call.finish(ctx, request, None)
 

@@ -25,13 +25,14 @@ _SMALL: Final = 8
 """Up to so many events are appended by one statement."""
 _MOST_KNOWN: Final = 1024
 """Of so many records the numbers are remembered."""
-_ADD: Final = tuple(
-    f"""INSERT INTO agentsession_events (record, seq, event_id, type, json)
+_ADD: Final = {
+    count: f"""INSERT INTO agentsession_events (record, seq, event_id, type, json)
     SELECT ?, new.* FROM (VALUES {", ".join(["(?, ?, ?, ?)"] * count)}) AS new
     WHERE ? > (SELECT coalesce(max(seq), 0) FROM agentsession_events WHERE record = ?)"""
-    for count in range(_SMALL + 1)
-)
-"""The statements for one event, two, and so on; they add nothing to a record that is as far already, or is gone."""
+    for count in range(1, _SMALL + 1)
+}
+"""The statements for one event, two, and so on. They add nothing to a record that is as far already, and fail for one
+that is gone."""
 
 
 class SqliteRecordStore(SqlRecordStore):

@@ -18,7 +18,7 @@ from google.adk.tools.tool_context import ToolContext
 
 from agentsession.adapters.adk._hooks import BLOCKED, RunHooks
 from agentsession.adapters.adk._requests import is_failure
-from agentsession.adapters.adk._tools_schema import describe_tool
+from agentsession.adapters.adk._tools_schema import wrong_args
 from agentsession.adapters.adk._values import lossy_json
 from agentsession.adapters.base import Hooked
 from agentsession.protocol import (
@@ -32,7 +32,6 @@ from agentsession.protocol import (
     ToolResultChange,
     ToolResultHook,
     args_digest,
-    check_schema,
     repair_text,
 )
 
@@ -155,8 +154,7 @@ class HookedCalls:
         hooked = await self._hooks.ask("before_tool", payload, requestId=request_id)
         changed = hooked.change.args if isinstance(hooked.change, ToolArgsChange) else None
         if changed is not None:
-            schema = describe_tool(tool).parameters_schema if tool is not None else None
-            wrong = check_schema(schema, changed) if schema is not None else None
+            wrong = wrong_args(tool, changed) if tool is not None else None
             if wrong is not None or not isinstance(args, dict):
                 what = (
                     "a hook gave arguments to a call that has none"

@@ -24,7 +24,7 @@ from agentsession.adapters.adk._events import usage_event
 from agentsession.adapters.adk._hearing import hear
 from agentsession.adapters.adk._host_tools import HostTool, InlineInput
 from agentsession.adapters.adk._long_running import keep_open
-from agentsession.adapters.adk._refused_forms import SCHEMA_NAMES
+from agentsession.adapters.adk._refused_forms import args_as_asked
 from agentsession.adapters.adk._replies import said_parts
 from agentsession.adapters.adk._toolset_auth import judge_listing
 from agentsession.adapters.adk._window import put_older
@@ -282,24 +282,16 @@ def _rename_calls(contents: Iterable[types.Content], name: str, to: str) -> None
 
 
 def _as_shown(contents: Sequence[types.Content], events: Sequence[AdkEvent]) -> None:
-    """What ADK made of the events as the model is to see it: each step's results in the order of its calls, and the
-    tool that asks a person under the name that it was offered under."""
+    """What ADK made of the events as the model is to see it: each step's results in the order of its calls, the tool
+    that asks a person under the name that it was offered under, and its questions as the model wrote them."""
     put_in_order(contents, events)
     for content in contents:
         for part in content.parts or ():
             call, response = part.function_call, part.function_response
             if call is not None and call.name in (INLINE_INPUT, INPUT):
-                part.function_call = call.model_copy(update={"name": INPUT, "args": _args_as_asked(call.args)})
+                part.function_call = call.model_copy(update={"name": INPUT, "args": args_as_asked(call.args)})
             elif response is not None and response.name == INLINE_INPUT:
                 part.function_response = response.model_copy(update={"name": INPUT})
-
-
-def _args_as_asked(args: dict[str, Any] | None) -> dict[str, Any] | None:
-    """A refused question is shown as the model asked it; ADK was handed its schema under another name."""
-    name, other = SCHEMA_NAMES
-    if not args or other not in args:
-        return args
-    return {name if key == other else key: value for key, value in args.items()}
 
 
 def _limit(code: str, message: str) -> Error:

@@ -7,7 +7,7 @@ May import: google.adk.
 Everything goes through to the user's service, which stays the truth. Only a run of this adapter, which asks with
 :class:`RecentHistory`, may get less than the whole: then the service is asked for the state and the last event alone,
 and the recent events are those that were seen when they were stored. If the last event is not the one that is known,
-everything is read again.
+everything is read again. And a run is handed questions that were refused in another form (``_refused_forms.py``).
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class RecentSessions(TappedSessions):
 
     async def append_event(self, session: Session, event: AdkEvent) -> AdkEvent:
         key = (session.app_name, session.user_id, session.id)
-        if event.author == "user":
+        if event.author == "user" and event.get_function_responses():
             free_refused(session.events, event)
         try:
             stored = await super().append_event(session=session, event=event)
