@@ -341,6 +341,23 @@ async def test_an_append_after_anothers_is_held_against_what_the_other_stored(sq
     assert (await sqlite.info(KEY)).reserved_seq == 200
 
 
+@pytest.mark.rule("PER-02")
+async def test_after_the_file_was_replaced_an_append_goes_to_the_record_of_its_key(tmp_path: Path) -> None:
+    other = RecordKey("coder", "bob", "s-9")
+    async with SqliteRecordStore(tmp_path / "restored.db") as made:
+        await made.create(other)  # it has the number that the other file gave to the first key
+        await made.create(KEY)
+    store = SqliteRecordStore(tmp_path / "r.db")
+    await store.create(KEY)
+    await store.append(KEY, [message(1)], reserved_seq=100)
+    await store.aclose()
+    (tmp_path / "restored.db").replace(tmp_path / "r.db")
+    await store.append(KEY, [message(2)], reserved_seq=100)
+    assert [event.seq for event in await store.read(KEY)] == [2]
+    assert await store.read(other) == []
+    await store.aclose()
+
+
 async def test_a_file_of_version_1_is_brought_up_to_date(sqlite: SqliteRecordStore) -> None:
     await sqlite.create(KEY)
     await sqlite.append(KEY, [message(1), message(2)], reserved_seq=100)

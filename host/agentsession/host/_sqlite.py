@@ -59,6 +59,11 @@ class SqliteRecordStore(SqlRecordStore):
         self._known: dict[RecordKey, tuple[int, int]] = {}
         """Records that were appended to: the number of each, and its reserved seq, which never falls."""
 
+    async def aclose(self) -> None:
+        """Close the connections. The store opens new ones when it is used again, perhaps on a copy of the file."""
+        self._known.clear()
+        await super().aclose()
+
     def _transaction(self, *, write: bool) -> AbstractContextManager[sa.Connection]:
         # A write that begins as a read can fail at its first write without waiting; IMMEDIATE waits at the start.
         return _begun(self._engine, "BEGIN IMMEDIATE" if write else "BEGIN")
