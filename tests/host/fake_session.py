@@ -86,7 +86,7 @@ class FakeReader:
     def __init__(self, session: FakeSession, after: int, follow: bool, types: Collection[str] | None) -> None:
         self._session = session
         self._follow = follow
-        self._types = types
+        self.types = types
         self.cursor = after
 
     def __aiter__(self) -> Self:
@@ -97,7 +97,7 @@ class FakeReader:
             for event in self._session.record:
                 if event.seq > self.cursor:
                     self.cursor = event.seq
-                    if self._types is None or event.type in self._types:
+                    if self.types is None or event.type in self.types:
                         return event
             if not self._follow:
                 raise StopAsyncIteration

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 import anyio
 import pytest
-from tests.host.fake_session import FakeExecutor, FakeSession, FakeStream, Until, call
+from tests.host.fake_session import FakeExecutor, FakeReader, FakeSession, FakeStream, Until, call
 
+from agentsession.adapters.scripted import Call, ScriptedExecutor
 from agentsession.host import CallbackChannel, Host, PolicyRequest, allow_all, ask_all, tool
 from agentsession.protocol import (
     AbortResult,
@@ -19,6 +22,7 @@ from agentsession.protocol import (
     ProtocolViolation,
     Receipt,
     SessionClosed,
+    StreamEnd,
     ToolRequest,
 )
 
@@ -127,6 +131,122 @@ async def test_a_tool_that_is_about_to_begin_when_the_turn_is_aborted_does_not(a
         with anyio.fail_after(5):
             assert (await host.run_turn(session, "go")).end.reason == "aborted"
     assert begun == []
+
+
+async def hangs() -> None:
+    await anyio.sleep_forever()
+
+
+async def fails() -> None:
+    raise RuntimeError("a defect of the executor")
+
+
+@pytest.mark.parametrize(("aclose", "raised"), [(hangs, AbortTimeout), (fails, RuntimeError)])
+async def test_a_session_that_does_not_close_ends_the_turn_that_runs(
+    monkeypatch: pytest.MonkeyPatch, aclose: Callable[[], Awaitable[None]], raised: type[Exception]
+) -> None:
+    body, begun, stopped = slow()
+    session = FakeSession([call("r1", "slow"), Until(("r1",))])
+    monkeypatch.setattr(session, "aclose", aclose)
+    host = Host(tools=[body], policy=allow_all, abort_grace_s=0.01)
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+
+            async def close() -> None:
+                await begun.wait()
+                with contextlib.suppress(RuntimeError):
+                    await host.close(session)
+
+            tasks.start_soon(close)
+            with pytest.raises(raised):
+                await host.run_turn(session, "go")
+    assert stopped == ["slow"]
+
+
+async def test_what_waits_in_a_session_that_is_closed_is_not_asked_any_more() -> None:
+    """An executor that can resume closes a paused turn as it stands: its requests wait for who loads it."""
+    asked, paused = anyio.Event(), anyio.Event()
+    left: list[str] = []
+
+    def see(event: Event) -> None:
+        if isinstance(event, StreamEnd):
+            paused.set()
+
+    async def approve(*_: Any) -> bool:
+        asked.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            left.append("person")
+        return True
+
+    executor = ScriptedExecutor([[Call("look", needs="grant", id="c1")]], reenter=True)
+    host = Host(policy=ask_all, channel=CallbackChannel(approve), observer=see)
+    with anyio.fail_after(5):
+        async with executor:
+            session = await host.open(executor)
+            async with anyio.create_task_group() as tasks:
+
+                async def close() -> None:
+                    await asked.wait()
+                    await paused.wait()
+                    await host.close(session)
+
+                tasks.start_soon(close)
+                result = await host.run_turn(session, "go")
+                assert (result.end.reason, result.unanswered) == ("input_required", ("c1",))
+    assert left == ["person"]
+
+
+async def test_an_executor_that_fails_in_all_it_does_is_told_to_abort_and_raises_what_came_first() -> None:
+    class Broken(FakeSession):
+        async def abort(self, reason: str | None = None) -> AbortResult:
+            self.aborts.append(reason)
+            raise RuntimeError("the abort fails too")
+
+    def broken() -> None:
+        raise ValueError("the stream fails")
+
+    session = Broken([broken])
+    with anyio.fail_after(5), pytest.raises(ValueError, match="the stream fails"):
+        await Host().run_turn(session, "go")
+    assert session.aborts == ["the host failed"]
+
+
+async def test_a_session_that_takes_no_answer_is_aborted_all_the_same() -> None:
+    body, begun, _ = slow()
+    session = Lost([call("r1", "slow"), Until(("r1",))])
+    session.error = RuntimeError("a defect of the executor")
+    host = Host(tools=[body], policy=allow_all, abort_grace_s=0.01)
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(host.run_turn, session, "go")
+            await begun.wait()
+            await host.abort("enough")
+    assert session.aborts == ["enough"]
+
+
+@pytest.mark.parametrize("is_paused", [False, True])
+async def test_what_is_no_event_in_a_record_is_a_violation_of_the_contract(
+    monkeypatch: pytest.MonkeyPatch, is_paused: bool
+) -> None:
+    """The record is read where the stream skips a seq, and while it is paused."""
+    next_in_stream, next_in_record = FakeStream.__anext__, FakeReader.__anext__
+
+    async def skip(stream: FakeStream) -> Event:
+        event = await next_in_stream(stream)
+        return event if is_paused else event.model_copy(update={"seq": event.seq + 7})
+
+    async def give(reader: FakeReader) -> Any:
+        return "text" if reader.types is None else await next_in_record(reader)
+
+    monkeypatch.setattr(FakeStream, "__anext__", skip)
+    monkeypatch.setattr(FakeReader, "__anext__", give)
+    body, _, stopped = slow()
+    session = FakeSession([call("r1", "slow")])
+    with anyio.fail_after(5), pytest.raises(ProtocolViolation):
+        await Host(tools=[body], policy=allow_all).run_turn(session, "go")
+    assert stopped == (["slow"] if is_paused else [])
 
 
 async def test_a_session_that_does_not_close_is_left(caplog: pytest.LogCaptureFixture) -> None:

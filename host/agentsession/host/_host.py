@@ -20,6 +20,7 @@ from agentsession.host._settings import AnswerObserver, Observer, Settings, obse
 from agentsession.host._tools import ToolBox, ToolLike, ToolProvider
 from agentsession.host._turn import Attached, Turn, recorded_mode
 from agentsession.protocol import (
+    AbortTimeout,
     AgentExecutor,
     AgentSession,
     Answer,
@@ -170,12 +171,23 @@ class Host:
                 del self._attached[key]
 
     async def close(self, session: AgentSession) -> None:
-        """Close a session, from any task; a running turn of it is aborted. One that does not close is left."""
+        """Close a session, from any task; a running turn of it is aborted.
+
+        One that does not close in time is left, and what it raises is raised; a running turn ends with an error then.
+        """
         self._attached.pop(id(session), None)
-        with anyio.move_on_after(_CLOSES * self._settings.abort_grace_s) as waiting:
-            await session.aclose()
+        turn = self._turns.get(id(session))
+        try:
+            with anyio.move_on_after(_CLOSES * self._settings.abort_grace_s) as waiting:
+                await session.aclose()
+        except Exception as error:
+            if turn is not None:
+                turn.give_up(error)
+            raise
         if waiting.cancelled_caught:
             logger.warning("session %s did not close in time, and was left", session.session_id)
+            if turn is not None:
+                turn.give_up(AbortTimeout("the session did not close in time", where=f"session {session.session_id}"))
 
     @asynccontextmanager
     async def session(

@@ -178,14 +178,17 @@ class Turn:
                 await self._tell_stopped()
             await self._abort_session(reason)
         except Exception as error:
-            # The end that the reader waits for may never come.
-            self._failure = error
-            self._is_abort_lost = True
-            self._driving.cancel()
+            self.give_up(error)
             raise
         finally:
             self._abort_done.set()
             self._wake()
+
+    def give_up(self, error: Exception) -> None:
+        """End the turn with this error: the end that the reader waits for may never come."""
+        self._failure = error
+        self._is_abort_lost = True
+        self._driving.cancel()
 
     async def _abort_session(self, reason: str | None) -> None:
         """The session bounds its abort itself; this is for one that does not."""
@@ -237,7 +240,7 @@ class Turn:
             self._turn_id = stream.turn_id
             self._set_turn_mode(stream.turn_id, options)
             async for event in stream:
-                _require_event(event, stream.stream_id)
+                _require_event(event, f"stream {stream.stream_id}")
                 if event.seq > self._attached.cursor + 1:
                     await self._catch_up(event.seq)
                 await self._take(event)
@@ -280,6 +283,7 @@ class Turn:
     async def _catch_up(self, before: int | None = None) -> None:
         """Take what was recorded outside of this turn's streams: kept answers, updates, settlements."""
         async for event in self._session.events(after=self._attached.cursor):
+            _require_event(event, f"record of session {self._session.session_id}")
             if before is not None and event.seq >= before:
                 return
             await self._take(event)
@@ -314,8 +318,10 @@ class Turn:
                 event: Event | None = None
                 with anyio.CancelScope() as self._waiting:  # only waiting is cut off, never an observer at its event
                     event = await anext(reader, None)
-                if event is None:
+                if event is None:  # the session was closed; what waits there may go on waiting, for whoever loads it
+                    self._cancel_serving()
                     return
+                _require_event(event, f"record of session {self._session.session_id}")
                 await self._take(event)
                 self._wake()
         except Exception as error:  # noqa: BLE001 - raised by the reader, who waits for this
@@ -468,8 +474,8 @@ class Turn:
         for answer in stopped:
             try:
                 await self._send(answer)
-            except AgentSessionError as error:  # the abort that follows settles it
-                logger.debug("what became of %s could not be said: %s", answer.request_id, error.what)
+            except Exception as error:  # noqa: BLE001 - the abort that follows settles it
+                logger.debug("what became of %s could not be said: %s", answer.request_id, _short(error))
 
     async def _abort_quietly(self, reason: str) -> None:
         """After a failure or cancellation here: nothing of the turn may go on unattended."""
@@ -481,8 +487,8 @@ class Turn:
             try:
                 await self._tell_stopped()
                 await self._session.abort(reason)
-            except AgentSessionError as error:
-                logger.warning("abort after a failure: %s", error.what)
+            except Exception as error:  # noqa: BLE001 - the failure is what is raised
+                logger.warning("abort after a failure: %s", _short(error))
 
     def _wake(self) -> None:
         self._changed.set()
@@ -517,13 +523,18 @@ class Turn:
         return found
 
 
-def _require_event(event: object, stream_id: str) -> None:
+def _short(error: Exception) -> str:
+    """What may be logged of an error: one that is not the contract's may hold what a person said."""
+    return error.what if isinstance(error, AgentSessionError) else type(error).__name__
+
+
+def _require_event(event: object, where: str) -> None:
     """An executor that checks nothing may give anything. Raises :class:`ProtocolViolation`."""
     if not isinstance(event, Event):
         raise ProtocolViolation(
             "WIRE-02",
-            f"the stream gave a {type(event).__name__}, which is no event",
-            where=f"stream {stream_id}",
+            f"the session gave a {type(event).__name__}, which is no event",
+            where=where,
             fix="read what comes from elsewhere with parse_event()",
         )
 
