@@ -33,6 +33,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
+import anyio
 from google.adk.events.event import Event as AdkEvent
 from google.adk.models.llm_request import LlmRequest
 from google.adk.sessions.session import Session
@@ -143,8 +144,8 @@ class Records(SqliteRecordStore):
         self._turns_a_write = turns_a_write
 
     async def append(self, key: RecordKey, events: Sequence[Event], *, reserved_seq: int) -> None:
-        for _ in range(self._turns_a_write):
-            await asyncio.sleep(0)
+        for _ in range(self._turns_a_write):  # turns of the loop, drawn: nothing is waited for
+            await anyio.lowlevel.checkpoint()
         await super().append(key, events, reserved_seq=reserved_seq)
 
     @contextlib.contextmanager
@@ -206,8 +207,8 @@ class Tools:
         notes.step("before a tool begins")
         notes.note("entered", tool=tool, call=call_id, **seen)
         notes.step("when a tool has begun")
-        for _ in range(3):
-            await asyncio.sleep(0)
+        for _ in range(3):  # turns of the loop for the calls beside it: nothing is waited for
+            await anyio.lowlevel.checkpoint()
         notes.note("left", tool=tool, call=call_id)
         notes.step("after a tool has ended")
 

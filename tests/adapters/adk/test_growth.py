@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 from collections import Counter
 from typing import Any
 
+import anyio
 import pytest
 from google.adk.agents import LlmAgent
 from google.adk.models.llm_request import LlmRequest
@@ -52,8 +52,8 @@ async def _used(executor: AdkExecutor, how: str) -> None:
 
 
 async def _objects() -> Counter[str]:
-    for _ in range(4):
-        await asyncio.sleep(0)
+    for _ in range(4):  # what hears that a task has ended holds it for a turn of the loop, and may free others
+        await anyio.lowlevel.checkpoint()
         gc.collect()
     return Counter(f"{type(item).__module__}.{type(item).__qualname__}" for item in gc.get_objects())
 

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import anyio
 from google.adk.agents import LlmAgent
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from hypothesis import settings
@@ -26,6 +27,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from tests.adapters.adk.driving import assert_valid_history, host_tool, verify
+from tests.adapters.adk.shapes import at_baseline
 
 from agentsession.adapters.adk import AdkExecutor, ScriptedLlm, call, calls, say, stream
 from agentsession.adapters.base import BaseSession
@@ -60,8 +62,8 @@ STEPS = {
     "ask": call("ask"),
 }
 OPTIONS = OpenOptions(session_id="s", execution=ExecutionOptions(tools=[host_tool("look")]))
-TURNS = 80
-"""How many turns of the loop are enough for what can happen without the host to happen."""
+TURNS = 50
+"""How many turns of the loop a reader that has all is still listened to: what it is given too much comes at once."""
 
 
 class Drive(RuleBasedStateMachine):
@@ -97,17 +99,14 @@ class Drive(RuleBasedStateMachine):
         return self.run(made())
 
     def settle(self) -> None:
-        """Let everything happen that can: until the session has stood still for some turns of the loop."""
+        """Let everything happen that can: the stream ends, and what it recorded is stored."""
 
-        async def turns() -> None:
-            still, last = 0, -1
-            while still < TURNS and self.session.state != "closed":
-                if self.session.state == "running":  # SQLite answers from a thread: turns of the loop are not enough
-                    await self.stream_end()
-                await asyncio.sleep(0)
-                still, last = (0 if self.session.recorder.seq != last else still + 1), self.session.recorder.seq
+        async def settled() -> None:
+            if self.session.state == "running":
+                await self.stream_end()
+            await self.session.stored()
 
-        self.run(turns())
+        self.run(settled())
 
     async def stream_end(self) -> None:
         """Wait until the open stream has ended."""
@@ -174,9 +173,9 @@ class Drive(RuleBasedStateMachine):
                 assert self.session.readers == 0
 
                 async def left() -> set[asyncio.Task[Any]]:
-                    for _ in range(200):
-                        await asyncio.sleep(0)
-                    return asyncio.all_tasks() - {asyncio.current_task()}
+                    me = asyncio.current_task()
+                    assert me is not None
+                    return await at_baseline({me})
 
                 assert self.loop.run_until_complete(left()) == set()
         finally:
@@ -264,26 +263,31 @@ class Drive(RuleBasedStateMachine):
     @rule(data=st.data(), cancelled=st.booleans())
     def second_reader(self, data: st.DataObject, cancelled: bool) -> None:
         after = data.draw(st.integers(0, self.session.last_seq))
+        expected = [event.seq for event in self.session.record if event.seq > after and not is_ephemeral(event)]
 
         async def reads() -> list[int]:
             reader = self.session.events(after, follow=cancelled)
             seen: list[int] = []
+            has_all = anyio.Event()
 
             async def some() -> None:
                 async with reader:
                     async for event in reader:
                         if not is_ephemeral(event):
                             seen.append(event.seq)
+                        if len(seen) == len(expected):
+                            has_all.set()
 
             task = asyncio.ensure_future(some())
             if cancelled:
-                for _ in range(50):
-                    await asyncio.sleep(0)
+                if expected:
+                    await has_all.wait()
+                for _ in range(TURNS):
+                    await anyio.lowlevel.checkpoint()
                 task.cancel()
             await asyncio.wait([task])
             return seen
 
-        expected = [event.seq for event in self.session.record if event.seq > after and not is_ephemeral(event)]
         assert self.run(reads()) == expected
 
     @rule()

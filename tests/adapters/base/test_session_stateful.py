@@ -209,11 +209,11 @@ class Drive(RuleBasedStateMachine):
 
         async def turns() -> None:
             for _ in range(_TURNS):
-                await asyncio.sleep(0)
+                await anyio.lowlevel.checkpoint()
             if self.session.state != "closed":
                 await self.session.stored()
                 for _ in range(_TURNS):
-                    await asyncio.sleep(0)
+                    await anyio.lowlevel.checkpoint()
 
         self.run(turns())
 
@@ -425,7 +425,7 @@ class Drive(RuleBasedStateMachine):
             if how == "gate":
                 self.world.gate.set()
             if how == "answer" and pending:
-                await asyncio.sleep(0)  # one turn of the loop: the abort has begun
+                await anyio.lowlevel.checkpoint()  # one turn of the loop: the abort has begun
                 (receipt,) = await session.respond(self.answer_to(pending[0], 0))
                 assert receipt.status == "stale"
             return [(await each).status for each in aborts]
