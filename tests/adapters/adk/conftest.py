@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from google.adk.agents import LlmAgent
 from google.adk.sessions.base_session_service import BaseSessionService
+from google.adk.sessions.sqlite_session_service import SqliteSessionService
+from tests.adapters.adk.driving import Driven, Visit, assert_valid_history, verify
 from tests.adapters.adk.services import SERVICES, session_service
+
+from agentsession.adapters.adk import AdkExecutor
+from agentsession.protocol import HostCapabilities, MemoryRecordStore, OpenOptions
 
 
 @pytest.fixture
@@ -22,6 +30,26 @@ async def service(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
     """ADK's session services, one after the other."""
     async with session_service(request.param, tmp_path) as made:
         yield made
+
+
+@pytest.fixture
+def visit(tmp_path: Path) -> Visit:
+    """Opens the session, and after that loads it, in executors that share only what is stored."""
+    service, store, visits = SqliteSessionService(str(tmp_path / "adk.db")), MemoryRecordStore(), itertools.count()
+
+    @asynccontextmanager
+    async def visited(
+        root: LlmAgent, host: HostCapabilities | None = None, *, parked: bool = False
+    ) -> AsyncIterator[Driven]:
+        options = OpenOptions(session_id="s1", host=host or HostCapabilities())
+        async with AdkExecutor(root, session_service=service, store=store, parked=parked) as executor:
+            opened = next(visits) == 0
+            session = await (executor.open(options) if opened else executor.load("s1", options))
+            yield Driven(executor, session)
+            verify(session)
+        assert_valid_history(root.model)
+
+    return visited
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import anyio
@@ -39,6 +39,7 @@ from agentsession.protocol import (
 __all__ = [
     "Driven",
     "Turn",
+    "Visit",
     "agent",
     "assert_valid_history",
     "check_schema_of",
@@ -194,6 +195,10 @@ class Driven:
 
     def types(self, *kinds: str) -> list[str]:
         return [kind for kind in map(_type, self.session.record) if not kinds or kind in kinds]
+
+
+Visit = Callable[..., AbstractAsyncContextManager[Driven]]
+"""Opens a session, and after that loads it, for a root agent: the fixture ``visit``."""
 
 
 def _by_name(data: Mapping[str, Any], request: ToolRequest | ElicitationRequest) -> Answer:

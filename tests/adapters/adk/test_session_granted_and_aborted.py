@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,7 @@ from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.tool_context import ToolContext
 from tests.adapters.adk.credential_kinds import KINDS
-from tests.adapters.adk.driving import Driven, agent, assert_valid_history, driven, history, verify
+from tests.adapters.adk.driving import Driven, Visit, agent, assert_valid_history, driven, history, verify
 from tests.adapters.adk.provider import Provider
 
 from agentsession.adapters.adk import AdkExecutor, call, say
@@ -32,7 +30,6 @@ from agentsession.protocol import (
 pytestmark = [pytest.mark.anyio, pytest.mark.rule("CTL-05", "TOOL-05", "HITL-06")]
 
 NEVER_BEGAN = '{"error": "this call was cancelled before it began", "status": "cancelled"}'
-Visit = Callable[[Any], AbstractAsyncContextManager[Driven]]
 
 
 class Slow:
@@ -57,25 +54,6 @@ def tree(shape: str, tool: Any, *, after: bool = True) -> Any:
         kid = agent(call("slow", id="c1"), name="kid", tools=[tool])
         return agent(call("kid", {"request": "go"}), *last, tools=[AgentTool(kid)])
     return agent(call("slow", id="c1"), *last, tools=[tool])
-
-
-@pytest.fixture
-def visit(tmp_path: Path) -> Visit:
-    """Opens the session, and after that loads it, in executors that share only what is stored."""
-    service, store = SqliteSessionService(str(tmp_path / "adk.db")), MemoryRecordStore()
-    seen: list[Any] = []
-
-    @asynccontextmanager
-    async def visited(root: Any) -> AsyncIterator[Driven]:
-        seen.append(root)
-        async with AdkExecutor(root, session_service=service, store=store) as executor:
-            options = OpenOptions(session_id="s1")
-            session = await (executor.open(options) if len(seen) == 1 else executor.load("s1", options))
-            yield Driven(executor, session)
-            verify(session)
-        assert_valid_history(root.model)
-
-    return visited
 
 
 def yes(desk: Driven) -> Answer:
