@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 
 from agentsession.adapters.base import BaseExecutor, BaseSession, RunContext, RunResult
+from agentsession.adapters.scripted import Call, Calls, Say, Step
 from agentsession.protocol import (
     AgentDescriptor,
     Event,
@@ -125,6 +126,19 @@ def end_of(events: Sequence[Event]) -> StreamEnd:
     end = events[-1]
     assert isinstance(end, StreamEnd)
     return end
+
+
+async def until(stream: Any, kind: type) -> Any:
+    """Read on to the first event of that class."""
+    async for event in stream:
+        if isinstance(event, kind):
+            return event
+    raise AssertionError(f"no {kind.__name__}")
+
+
+def asking() -> list[list[Step]]:
+    """A script: a turn that asks for a result and for a grant, and another turn."""
+    return [[Say("one"), Calls(Call("a", id="a"), Call("b", id="b", needs="grant")), Say("never")], [Say("next")]]
 
 
 def tool(name: str = "look", needs: str = "result", **fields: Any) -> ToolRequest:

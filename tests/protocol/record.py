@@ -20,13 +20,31 @@ from agentsession.protocol import (
     SessionMachine,
     StreamEnd,
     Text,
+    ToolDecision,
     ToolRequest,
     ToolResponse,
+    args_digest,
 )
 
-__all__ = ["Record", "confirmation", "delta", "question", "request", "response", "running", "said", "whole"]
+__all__ = [
+    "DESCRIPTOR",
+    "GRANTED",
+    "Record",
+    "confirmation",
+    "delta",
+    "question",
+    "request",
+    "response",
+    "running",
+    "said",
+    "waiting",
+    "whole",
+]
 
 DESCRIPTOR = AgentDescriptor(name="coder", executor="test")
+GRANTED = ToolDecision(
+    request_id="r-1", decision="granted", args_digest=args_digest({"path": "a.py"}), source="host", by="user"
+)
 
 
 class Record:
@@ -107,6 +125,11 @@ class Record:
 def running() -> Record:
     """A session in its first turn, the agent at work."""
     return Record().begin().run()
+
+
+def waiting(*requests: Event) -> Record:
+    """A turn that waits for the host after its first stream."""
+    return running().add(*(requests or (request(),))).pause()
 
 
 def said(role: str, message_id: str, text: str = "hello") -> Message:

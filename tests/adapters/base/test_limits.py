@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import UTC, datetime
 from typing import Any
 
 import anyio
 import pytest
-from tests.adapters.sessions import Puppet, end_of, kinds, only, read, say, session_of, texts
+from tests.adapters.sessions import Puppet, asking, end_of, kinds, only, read, say, session_of, texts, until
 
-from agentsession.adapters.base import RunContext
-from agentsession.adapters.scripted import Ask, Delay, ScriptedExecutor, Step
+from agentsession.adapters.base import RunContext, RunResult
+from agentsession.adapters.scripted import Ask, Call, Delay, Say, ScriptedExecutor, Step
 from agentsession.protocol import (
     AgentDescriptor,
     ConfigurationError,
@@ -18,6 +19,7 @@ from agentsession.protocol import (
     ElicitationRequest,
     Error,
     ExecutionOptions,
+    InvalidInput,
     MemoryRecordStore,
     OpenOptions,
     StreamEnd,
@@ -46,6 +48,16 @@ def at_most(seconds: float, **more: Any) -> ExecutionOptions:
 
 async def forever(ctx: RunContext) -> None:
     await anyio.sleep_forever()
+
+
+@pytest.mark.rule("CTL-08")
+@pytest.mark.parametrize("reason", ["max_turns", "max_llm_calls", "max_budget", "max_time", "refusal", "max_tokens"])
+async def test_each_limit_has_its_own_reason(reason: str) -> None:
+    async def work(ctx: RunContext) -> RunResult:
+        return RunResult(reason)
+
+    async with session_of(work) as session:
+        assert end_of(await say(session)).reason == reason
 
 
 # -- active seconds ---------------------------------------------------------------------------------------------------
@@ -229,6 +241,96 @@ async def test_a_turn_that_ends_in_time_leaves_no_watcher() -> None:
         await read(session.stream(accept(session.pending[0].request_id, "me")))
         assert session.limits._timer is None
         assert session.limits._since is None
+
+
+@pytest.mark.rule("HITL-11")
+async def test_a_turn_may_wait_for_a_person_as_long_as_it_takes(reenter: bool) -> None:
+    script: list[list[Step]] = [[Ask("Who?"), Say("hello")]]
+    clock = itertools.count(1_000_000, step=3_600_000)  # an hour passes whenever somebody looks
+    async with session_of(ScriptedExecutor(script, reenter=reenter, now=lambda: next(clock))) as session:
+        await say(session)
+        events = await read(session.stream(accept(session.pending[0].request_id, "me")))
+        assert texts(events) == ["hello"]
+
+
+# -- deadlines --------------------------------------------------------------------------------------------------------
+
+
+def iso(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat().replace("+00:00", "Z")
+
+
+@pytest.mark.rule("CTL-08")
+async def test_a_running_turn_ends_at_its_deadline() -> None:
+    async with session_of(forever, now=lambda: 1_000_000) as session:
+        events = await read(session.stream("go", ExecutionOptions(deadline=iso(999_000))))
+        assert (end_of(events).reason, end_of(events).data) == ("deadline", {"cause": "deadline"})
+
+
+@pytest.mark.rule("CTL-08")
+async def test_a_waiting_turn_is_settled_at_its_deadline(reenter: bool) -> None:
+    clock = itertools.count(1_000_000)
+    executor = ScriptedExecutor(asking(), reenter=reenter, now=lambda: next(clock))
+    async with session_of(executor) as session:
+        first = await read(session.stream("go", ExecutionOptions(deadline=iso(1_000_060))))
+        assert end_of(first).reason == "input_required"
+        async with session.events(first[-1].seq, follow=True) as reader:
+            settled = await until(reader, StreamEnd)
+        assert (settled.reason, settled.data) == ("aborted", {"cause": "deadline"})
+        assert texts(await say(session)) == ["go", "next"]
+
+
+async def test_a_turn_that_ends_before_its_deadline_leaves_no_watcher(anyio_backend: str) -> None:
+    async def work(ctx: RunContext) -> None:
+        await ctx.say("done")
+
+    async with session_of(work) as session:
+        far = ExecutionOptions(deadline="2999-01-01T00:00:00Z")
+        for _ in range(3):
+            await read(session.stream("go", far))
+        assert session.limits._deadline is None
+
+
+@pytest.mark.parametrize("deadline", ["soon", "2026-01-31T12:00:00"])
+async def test_a_deadline_that_is_no_moment_is_refused_and_nothing_starts(deadline: str) -> None:
+    async with session_of(forever) as session:
+        with pytest.raises(InvalidInput):
+            session.stream("go", ExecutionOptions(deadline=deadline))
+        assert session.state == "new"
+
+
+@pytest.mark.rule("CTL-08")
+async def test_a_turn_that_is_continued_may_be_given_a_deadline(reenter: bool) -> None:
+    script: list[list[Step]] = [[Call("a", id="a"), Delay(until=anyio.sleep_forever)]]
+    async with session_of(ScriptedExecutor(script, reenter=reenter, now=lambda: 1_000_000)) as session:
+        await say(session)
+        events = await read(session.stream(result("a", 1), ExecutionOptions(deadline=iso(999_000))))
+        assert end_of(events).reason == "deadline"
+
+
+async def test_a_continuation_with_a_deadline_that_is_no_moment_opens_nothing() -> None:
+    async with session_of(ScriptedExecutor(asking())) as session:
+        await say(session)
+        with pytest.raises(InvalidInput):
+            session.stream(result("a", 1), ExecutionOptions(deadline="soon"))
+        assert [request.request_id for request in session.pending] == ["a", "b"]
+
+
+async def test_a_later_deadline_replaces_the_one_before(reenter: bool) -> None:
+    script: list[list[Step]] = [[Call("a", id="a"), Call("b", id="b")]]
+    clock = itertools.count(1_000_000)
+    async with session_of(ScriptedExecutor(script, reenter=reenter, now=lambda: next(clock))) as session:
+        await read(session.stream("go", ExecutionOptions(deadline="2999-01-01T00:00:00Z")))
+        first = await read(session.stream(result("a", 1), ExecutionOptions(deadline=iso(1_000_060))))
+        async with session.events(first[-1].seq, follow=True) as reader:
+            assert (await until(reader, StreamEnd)).data == {"cause": "deadline"}
+
+
+async def test_a_session_that_is_closed_while_it_waits_leaves_no_watcher() -> None:
+    async with session_of(ScriptedExecutor(asking(), reenter=True)) as session:
+        await read(session.stream("go", ExecutionOptions(deadline="2999-01-01T00:00:00Z")))
+        await session.aclose()
+        assert session.limits._deadline is None
 
 
 # -- the budget -------------------------------------------------------------------------------------------------------
