@@ -3,7 +3,8 @@
 Not for: prose. A document that is partly prose keeps it: between ``<!-- generated: NAME -->`` and
 ``<!-- end generated -->`` stands what a generator writes, and the rest is left as it is.
 To add one: a function that returns the text, and a line in ``GENERATED``. May import: ``agentsession.protocol``; for
-what is about the conformance suite also the suite and ``tests.conformance.broken``, of which nothing is run.
+what is about the conformance suite also the suite, ``tests.conformance.broken`` and ``broken_hosts``, of which nothing
+is run.
 """
 
 from __future__ import annotations

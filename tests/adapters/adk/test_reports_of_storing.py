@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-import json
 import math
 import sqlite3
 from collections.abc import Callable
@@ -32,17 +31,13 @@ from tests.adapters.adk.driving import (
 from agentsession.adapters.adk import AdkExecutor, call, calls, say
 from agentsession.host import SqliteRecordStore
 from agentsession.protocol import (
-    Answer,
-    ElicitationRequest,
     Error,
     ExecutionOptions,
     OpenOptions,
     SessionBusy,
     SessionUpdate,
-    ToolRequest,
     accept,
     grant,
-    result,
 )
 
 pytestmark = [
@@ -51,12 +46,6 @@ pytestmark = [
 ]
 
 OPTIONS = OpenOptions(session_id="s1", execution=ExecutionOptions(tools=[host_tool("look"), host_tool("find")]))
-
-
-def yes(item: ToolRequest | ElicitationRequest) -> Answer:
-    if isinstance(item, ElicitationRequest):
-        return accept(item.request_id, {"city": "Rome"} if item.kind == "clarification" else None)
-    return grant(item.request_id) if item.needs == "grant" else result(item.request_id, "seen")
 
 
 class Report(BaseModel):
@@ -154,9 +143,11 @@ async def test_r77_loading_a_session_again_and_again_at_once_destroys_nothing(wa
             session = await first.open(OPTIONS)
             await Driven(first, session).stream("go")
             before = [contents(path) for path in files]
+            assert before[0]["agentsession_events"]
+            assert before[1]["events"]
             with pytest.raises(SessionBusy):  # while it is open
                 await other.load("s1", OPTIONS)
-            assert [contents(path)["events" if number else "agentsession_events"] for number, path in enumerate(files)]
+            assert [contents(path) for path in files] == before
             await session.aclose()
             for _ in range(2):
                 await (await other.load("s1", OPTIONS)).aclose()
@@ -202,7 +193,7 @@ async def test_r83_a_confirmation_that_is_left_open_over_twelve_turns_is_stale_a
         for number in range(12):
             assert (await desk.stream(f"q{number}")).reason == "completed"
         assert [event for event in desk.session.record if getattr(event, "kind", "") == "compaction"]
-        (receipt,) = await desk.session.respond(yes(left))
+        (receipt,) = await desk.session.respond((accept if confirms else grant)(left.request_id))
         assert (receipt.status, ran) == ("stale", [])
         assert_valid_history(root.model)
 
@@ -287,4 +278,3 @@ async def test_r89_of_one_file_that_parallel_calls_save_the_newest_version_is_to
         )
         assert newest is not None
         assert newest.text == order[-1]
-    json.dumps(told.data)

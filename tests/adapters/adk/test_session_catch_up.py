@@ -208,7 +208,7 @@ async def test_what_agents_said_used_and_changed_is_in_the_record_once_after_the
 
     def told(events: Sequence[Event]) -> list[Any]:
         marks = [((event.meta or {}).get("adk") or {}).get("eventId") for event in events if event.type == kind]
-        return [mark for mark in marks if mark == adk[[event.id for event in adk].index(first)].id]
+        return [mark for mark in marks if mark == first]
 
     first = ((record[cut].meta or {})["adk"])["eventId"]
     assert len(told(await dead.record())) == 1

@@ -1,6 +1,7 @@
 """The wrappers around a correct executor, its sessions, readers and streams, which ask a fault what to do.
 
-Not for: the faults. See ``_wrap.py``.
+Not for: the faults. See ``_wrap.py``. The signatures are those of the protocol, spelled out and not ``**given``: so the
+type checkers hold a wrapper to all that a host may call.
 """
 
 from __future__ import annotations
