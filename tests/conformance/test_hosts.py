@@ -158,12 +158,13 @@ async def test_a_failure_that_is_expected_is_good_and_a_stale_one_is_not(tmp_pat
 
 
 async def test_the_same_seed_plays_the_same_run() -> None:
-    heard: list[str] = []
+    runs: list[list[str]] = []
 
     def hear(chosen: HostScenario, _: object) -> None:
-        heard.append(chosen.name)
+        runs[-1].append(chosen.name)
 
-    for _ in range(2):
-        await run_hosts(simple, seed=3, rules=["HOST-01", "HOST-02"], heard=hear)
-    assert len(heard) == 10
-    assert heard[:5] == heard[5:]
+    for seed in (3, 3, 4):
+        runs.append([])
+        await run_hosts(simple, seed=seed, rules=["HOST-01", "HOST-02"], heard=hear)
+    assert runs[0] == runs[1] != runs[2]
+    assert sorted(runs[0]) == sorted(runs[2])

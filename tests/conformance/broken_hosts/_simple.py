@@ -300,6 +300,9 @@ class SimpleRun(HostRun):
             word = self.situation.decide(request.name, self.copied(args))
         except Exception:  # noqa: BLE001  # a policy that fails has denied
             return "deny"
+        return self.meaning(word)
+
+    def meaning(self, word: str | None) -> str:
         return word if word in ("allow", "ask") else "deny"
 
     def is_yes(self, word: Word) -> bool:

@@ -120,6 +120,14 @@ class WaitsForEverAsItCloses(BrokenHost):
         await self.session.aclose()
 
 
+@broken_host("HOST-27")
+class LeavesItsTurnAsItCloses(BrokenHost):
+    """That a turn ends is left to the session that is closed."""
+
+    async def close(self) -> None:
+        await self.close_session()
+
+
 @broken_host("HOST-28")
 class OnlyAbortsAsItCloses(BrokenHost):
     """Closing aborts the turn, and leaves the session open."""

@@ -52,27 +52,32 @@ class LetsThePolicyChangeArguments(BrokenHost):
         return await super().approve(request, super().copied(args))
 
 
+@broken_host("HOST-01")
+class DecidesOnceForATool(BrokenHost):
+    """What the policy said of one call of a tool holds for all calls of it."""
+
+    def policy(self, request: ToolRequest, args: Mapping[str, Any]) -> str:
+        if args != request.args:  # an edit is decided on again, as by the correct one
+            return super().policy(request, args)
+        self.decided: dict[str, str] = getattr(self, "decided", {})
+        if request.name not in self.decided:
+            self.decided[request.name] = super().policy(request, args)
+        return self.decided[request.name]
+
+
 @broken_host("HOST-02")
 class AllowsWhatNoRuleNames(BrokenHost):
     """The policy is a list of what is denied: whatever it does not name may run."""
 
-    def policy(self, request: ToolRequest, args: Mapping[str, Any]) -> str:
-        try:
-            word = self.situation.decide(request.name, self.copied(args))
-        except Exception:  # noqa: BLE001  # as the correct one
-            return "deny"
-        return "allow" if word is None else word if word in ("allow", "ask") else "deny"
+    def meaning(self, word: str | None) -> str:
+        return "allow" if word is None else super().meaning(word)
 
 
 @broken_host("HOST-02")
 class AllowsWhatIsNotDenied(BrokenHost):
     """Every word but deny and ask is taken for an allow."""
 
-    def policy(self, request: ToolRequest, args: Mapping[str, Any]) -> str:
-        try:
-            word = self.situation.decide(request.name, self.copied(args))
-        except Exception:  # noqa: BLE001  # as the correct one
-            return "deny"
+    def meaning(self, word: str | None) -> str:
         return "deny" if word is None else word if word in ("deny", "ask") else "allow"
 
 
@@ -93,8 +98,7 @@ class FallsOverItsPolicy(BrokenHost):
     """What the policy raises ends the turn."""
 
     def policy(self, request: ToolRequest, args: Mapping[str, Any]) -> str:
-        word = self.situation.decide(request.name, self.copied(args))
-        return word if word in ("allow", "ask") else "deny"
+        return self.meaning(self.situation.decide(request.name, self.copied(args)))
 
 
 @broken_host("HOST-04")
@@ -145,6 +149,17 @@ class TakesABrokenChannelForAYes(BrokenHost):
             return await self.situation.person.approve(request.name, self.copied(args))
         except Exception:  # noqa: BLE001  # this is the fault
             return Word("yes")
+
+
+@broken_host("HOST-05")
+class RemembersAYes(BrokenHost):
+    """A yes of the person holds for all calls of the tool."""
+
+    async def approve(self, request: ToolRequest, args: Mapping[str, Any]) -> Word:
+        self.said: dict[str, Word] = getattr(self, "said", {})
+        if request.name not in self.said:
+            self.said[request.name] = await super().approve(request, args)
+        return self.said[request.name]
 
 
 @broken_host("HOST-06")

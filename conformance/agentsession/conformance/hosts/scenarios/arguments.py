@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from agentsession.conformance.hosts.agent import Agent
+from agentsession.conformance.hosts.scenarios._shared import ran_with
 from agentsession.conformance.hosts.scene import HostScene, host_scenario
 from agentsession.protocol import Answer, Receipt, ToolRequest
 
@@ -29,7 +30,7 @@ async def arguments_that_do_not_fit_run_nothing(scene: HostScene) -> None:
 
     stage = await scene.host(play, tools=[scene.path_tool("write")], policy={"write": "allow"})
     scene.require_completed(await stage.turn())
-    ran = [entry.data for entry in scene.log.find("tool", "begins", "write")]
+    ran = ran_with(scene, "write")
     scene.require(ran == [{"path": "a.py"}], f"it ran with {ran}")
     for number in range(len(wrong)):
         scene.require_error(f"c{number}")

@@ -6,31 +6,45 @@ May import: ``agentsession.protocol``, anyio, the modules of the host suite.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import anyio
 
-from agentsession.conformance.hosts.agent import Agent
+from agentsession.conformance.hosts.agent import Agent, Play
 from agentsession.conformance.hosts.harness import Word
+from agentsession.conformance.hosts.scenarios._shared import thinking_person
 from agentsession.conformance.hosts.scene import HostScene, Outcome, Stage, host_scenario
 from agentsession.protocol import ToolGrant, ToolResult
 
 _MANY: Final = 20
 
 
-async def _waits(agent: Agent) -> None:
+async def _waits(agent: Agent, name: str = "slow") -> None:
     """A turn that calls a tool, and would work for ever on its result."""
-    await agent.call("c1", "slow")
+    await agent.call("c1", name)
     await agent.answered("c1")
     await agent.work()
 
 
-async def _slow(scene: HostScene, *more: Any) -> tuple[Stage, Outcome]:
+async def _slow(scene: HostScene, play: Play = _waits) -> tuple[Stage, Outcome]:
     """A host whose tool runs, and its turn."""
-    stage = await scene.host(_waits, *more, tools=[scene.tool("slow", scene.held("slow"))], policy={"slow": "allow"})
+    stage = await scene.host(play, tools=[scene.tool("slow", scene.held("slow"))], policy={"slow": "allow"})
     outcome = stage.begin()
     await scene.begins("slow")
+    return stage, outcome
+
+
+async def _asking(scene: HostScene) -> tuple[Stage, Outcome]:
+    """A host whose person is asked about a call, and its turn."""
+    stage = await scene.host(
+        lambda agent: _waits(agent, "write"),
+        tools=[scene.tool("write")],
+        policy={"write": "ask"},
+        person=thinking_person(scene),
+    )
+    outcome = stage.begin()
+    await scene.asked("write")
     return stage, outcome
 
 
@@ -48,19 +62,7 @@ async def abort_stops_the_tool_that_runs(scene: HostScene) -> None:
 @host_scenario("HOST-22", needs=["ask"])
 async def abort_withdraws_what_the_person_is_asked(scene: HostScene) -> None:
     """The host is told to abort while the person is asked about a call; a yes that comes later runs nothing."""
-
-    async def play(agent: Agent) -> None:
-        await agent.call("c1", "write")
-        await agent.answered("c1")
-        await agent.work()
-
-    async def word(name: str, args: Mapping[str, Any]) -> Word:
-        await scene.hold("person")
-        return Word("yes")
-
-    stage = await scene.host(play, tools=[scene.tool("write")], policy={"write": "ask"}, person=scene.person(word))
-    outcome = stage.begin()
-    await scene.asked("write")
+    stage, outcome = await _asking(scene)
     await stage.abort()
     await outcome.over()
     scene.release("person")
@@ -78,11 +80,7 @@ async def abort_withdraws_a_question_of_the_agent(scene: HostScene) -> None:
         await agent.answered("q1")
         await agent.work()
 
-    async def reply(kind: str, message: str) -> tuple[str, Any]:
-        await scene.hold("person")
-        return ("accept", {})
-
-    stage = await scene.host(play, person=scene.person(reply=reply))
+    stage = await scene.host(play, person=thinking_person(scene))
     outcome = stage.begin()
     await scene.asked("clarification", "answer")
     await stage.abort()
@@ -212,13 +210,13 @@ async def a_turn_follows_an_aborted_one(scene: HostScene) -> None:
 @host_scenario("HOST-27")
 async def an_abort_that_never_returns_is_given_up(scene: HostScene) -> None:
     """The executor takes the abort, and does not end."""
-    await _abort_against(scene, "hangs")
+    await _against(scene, "hangs", Stage.abort)
 
 
 @host_scenario("HOST-27")
 async def an_abort_that_fails_ends_the_turn(scene: HostScene) -> None:
     """The executor vanishes at the abort."""
-    await _abort_against(scene, "vanishes")
+    await _against(scene, "vanishes", Stage.abort)
 
 
 @host_scenario("HOST-27")
@@ -237,24 +235,38 @@ async def closing_a_session_that_does_not_close_is_given_up(scene: HostScene) ->
     scene.require(await scene.returns(stage.close), "closing waits for an executor that hangs")
 
 
-async def _abort_against(scene: HostScene, what: str) -> None:
+@host_scenario("HOST-27")
+async def closing_that_never_returns_ends_the_turn(scene: HostScene) -> None:
+    """A tool runs, and the executor takes for ever to close."""
+    await _against(scene, "hangs", Stage.close)
+
+
+@host_scenario("HOST-27")
+async def closing_that_fails_ends_the_turn(scene: HostScene) -> None:
+    """A tool runs, and the executor vanishes as it is closed."""
+    await _against(scene, "vanishes", Stage.close)
+
+
+async def _against(scene: HostScene, what: str, call: Callable[[Stage], Awaitable[None]]) -> None:
+    """The host is told to end a turn whose tool runs, and neither an abort nor closing gets through."""
+
     async def play(agent: Agent) -> None:
-        async def on_abort() -> None:
+        async def defy() -> None:
             if what == "hangs":
                 await scene.hold("the end of time")
             agent.lose()
 
-        agent.on_abort = on_abort
-        await agent.call("c1", "slow")
-        await agent.answered("c1")
-        await agent.work()
+        if call is Stage.abort:
+            agent.on_abort = defy
+        else:
+            agent.on_abort = agent.on_close = defy
+        await _waits(agent)
 
-    stage = await scene.host(play, tools=[scene.tool("slow", scene.held("slow"))], policy={"slow": "allow"})
-    outcome = stage.begin()
-    await scene.begins("slow")
-    scene.require(await scene.returns(stage.abort), f"the abort waits for an executor that {what}")
+    stage, outcome = await _slow(scene, play)
+    name = call.__name__
+    scene.require(await scene.returns(lambda: call(stage)), f"{name} waits for an executor that {what}")
     over = await scene.comes(lambda: scene.log.has("suite", "sees the turn over"))
-    scene.require(over, f"the turn waits for an executor that {what} at the abort")
+    scene.require(over, f"the turn waits for an executor that {what} at {name}")
     scene.require(outcome.reason != "completed", "the turn ended completed")
     scene.require(scene.has_stopped("slow"), "the tool was not stopped")
 
@@ -274,19 +286,7 @@ async def closing_stops_the_turn_that_runs(scene: HostScene) -> None:
 @host_scenario("HOST-28", needs=["ask"])
 async def closing_withdraws_what_the_person_is_asked(scene: HostScene) -> None:
     """The host is told to close its session while the person is asked."""
-
-    async def play(agent: Agent) -> None:
-        await agent.call("c1", "write")
-        await agent.answered("c1")
-        await agent.work()
-
-    async def word(name: str, args: Mapping[str, Any]) -> Word:
-        await scene.hold("person")
-        return Word("yes")
-
-    stage = await scene.host(play, tools=[scene.tool("write")], policy={"write": "ask"}, person=scene.person(word))
-    stage.begin()
-    await scene.asked("write")
+    stage, _ = await _asking(scene)
     await stage.close()
     over = await scene.comes(lambda: scene.log.has("suite", "sees the turn over"))
     scene.require(over, "the turn goes on after its session was closed")

@@ -13,11 +13,11 @@ from typing import Any, Final
 from anyio.lowlevel import checkpoint
 
 from agentsession.conformance.hosts.agent import Agent, Play
+from agentsession.conformance.hosts.scenarios._shared import said
 from agentsession.conformance.hosts.scene import HostScene, host_scenario
 from agentsession.protocol import (
     AgentSessionError,
     Custom,
-    ElicitationAnswer,
     Event,
     Message,
     StreamEnd,
@@ -51,9 +51,8 @@ async def what_is_not_known_ends_nothing(scene: HostScene) -> None:
 
     stage = await scene.host(play, tools=[scene.tool("look")], policy={"look": "allow"})
     scene.require_completed(await stage.turn())
-    answer = scene.answer("q1")
-    said = answer.action if isinstance(answer, ElicitationAnswer) else answer.kind
-    scene.require(said in ("decline", "cancel"), f"a question of an unknown kind was answered {said}")
+    action, _ = said(scene, "q1")
+    scene.require(action in ("decline", "cancel"), f"a question of an unknown kind was answered {action}")
     scene.require(scene.runs("look") == 1, "the call after it did not run")
 
 

@@ -158,6 +158,9 @@ async def a_turn_is_not_continued_before_all_is_answered(scene: HostScene) -> No
     tools = [scene.tool("slow", scene.held("slow")), scene.tool("look")]
     stage = await scene.host(play, tools=tools, policy=lambda name, args: "allow")
     scene.require_completed(await stage.turn())
-    entries = [f"{entry.what} {entry.about}".strip() for entry in scene.log.entries if entry.who in ("host", "tool")]
-    early = entries.index("continues the turn") < entries.index("ends slow")
+    entries = scene.log.entries
+    places = {(entries[at].what, entries[at].about): at for at in reversed(range(len(entries)))}  # the first of each
+    over = [places[what, "slow"] for what in ("ends", "stops") if (what, "slow") in places]
+    scene.require(bool(over), "slow did not run, which the policy allowed")
+    early = places["continues the turn", ""] < over[0]
     scene.require(not early, "the turn was continued while a call of it was not answered")

@@ -12,18 +12,14 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from agentsession.conformance.hosts.agent import Agent
+from agentsession.conformance.hosts.scenarios._shared import said
 from agentsession.conformance.hosts.scene import HostScene, host_scenario
-from agentsession.protocol import Answer, ElicitationAnswer, Receipt
+from agentsession.protocol import Answer, Receipt
 
 _ENOUGH: Final = 10
 """So often a host may try to have an answer taken."""
 _SECRET: Final = "sk-planted-7f3e"
 _REGION: Final = {"type": "object", "properties": {"region": {"type": "string"}}, "required": ["region"]}
-
-
-def _said(scene: HostScene, name: str) -> tuple[str, Any]:
-    answer = scene.answer(name)
-    return (answer.action, answer.content) if isinstance(answer, ElicitationAnswer) else (answer.kind, None)
 
 
 @host_scenario("HOST-19", needs=["questions"])
@@ -46,9 +42,9 @@ async def an_answer_of_the_person_is_passed_on(scene: HostScene) -> None:
     stage = await scene.host(play, person=scene.person(reply=reply))
     outcome = await stage.turn()
     scene.require(outcome.error is None, f"the turn raised {outcome.error!r}")
-    said = [_said(scene, f"q{number}") for number in range(3) if scene.answers(f"q{number}")]
+    given = [said(scene, f"q{number}") for number in range(3) if scene.answers(f"q{number}")]
     wanted = [("accept", {"region": "eu"}), ("decline", None), ("cancel", None)]
-    scene.require(said == wanted, f"the questions were answered {said}")
+    scene.require(given == wanted, f"the questions were answered {given}")
 
 
 @host_scenario("HOST-19", needs=["questions"])
@@ -64,8 +60,8 @@ async def a_channel_that_fails_at_a_question_has_not_said_yes(scene: HostScene) 
 
     stage = await scene.host(play, person=scene.person(reply=reply))
     scene.require_completed(await stage.turn())
-    said, content = _said(scene, "q1")
-    scene.require(said in ("decline", "cancel") and content is None, f"the question was answered {said}")
+    action, content = said(scene, "q1")
+    scene.require(action in ("decline", "cancel") and content is None, f"the question was answered {action}")
 
 
 @host_scenario("HOST-20", needs=["questions"])

@@ -11,8 +11,9 @@ from typing import Any
 
 from agentsession.conformance.hosts.agent import Agent
 from agentsession.conformance.hosts.harness import PolicyBroke, Word
+from agentsession.conformance.hosts.scenarios._shared import ran_with, said
 from agentsession.conformance.hosts.scene import HostScene, host_scenario
-from agentsession.protocol import ElicitationAnswer, ToolGrant, ToolRequest
+from agentsession.protocol import ToolGrant, ToolRequest
 
 
 @host_scenario("HOST-01")
@@ -64,8 +65,30 @@ async def a_policy_cannot_change_what_runs(scene: HostScene) -> None:
 
     stage = await scene.host(play, tools=[scene.tool("read")], policy=policy)
     scene.require_completed(await stage.turn())
-    ran = [entry.data for entry in scene.log.find("tool", "begins", "read")]
+    ran = ran_with(scene, "read")
     scene.require(ran == [{"paths": ["a.py"]}], f"it ran with {ran}")
+
+
+@host_scenario("HOST-01")
+async def each_call_is_decided_on_by_its_own_arguments(scene: HostScene) -> None:
+    """One call of a tool is allowed; the next one of the same tool goes where the policy lets none go."""
+
+    def policy(name: str, args: Mapping[str, Any]) -> str:
+        return "allow" if args.get("path") == "a.py" else "deny"
+
+    async def play(agent: Agent) -> None:
+        for number, path in enumerate(["a.py", "/etc/passwd"]):
+            await agent.call(f"c{number}", "write", {"path": path})
+            await agent.grant(f"g{number}", "fetch", {"path": path})
+            await agent.answered(f"c{number}", f"g{number}")
+
+    stage = await scene.host(play, tools=[scene.tool("write")], policy=policy)
+    scene.require_completed(await stage.turn())
+    ran = ran_with(scene, "write")
+    scene.require(ran == [{"path": "a.py"}], f"it ran with {ran}")
+    scene.require_denial("c1")
+    scene.require(isinstance(scene.answer("g0"), ToolGrant), "the call that is allowed was not granted")
+    scene.require_denial("g1")
 
 
 @host_scenario("HOST-02")
@@ -150,9 +173,8 @@ async def a_question_to_nobody_gets_no_yes(scene: HostScene) -> None:
     stage = await scene.host(play)
     scene.require_completed(await stage.turn())
     for name in ("q1", "q2", "q3"):
-        answer = scene.answer(name)
-        said = answer.action if isinstance(answer, ElicitationAnswer) else answer.kind
-        scene.require(said in ("decline", "cancel"), f"question {name} was answered {said}")
+        action, _ = said(scene, name)
+        scene.require(action in ("decline", "cancel"), f"question {name} was answered {action}")
 
 
 @host_scenario("HOST-05", needs=["ask"])
@@ -170,6 +192,25 @@ async def a_no_of_the_person_runs_nothing(scene: HostScene) -> None:
     scene.require_not_run("write")
     scene.require_denial("c1")
     scene.require_denial("g1")
+
+
+@host_scenario("HOST-05", needs=["ask"])
+async def a_yes_holds_for_one_call(scene: HostScene) -> None:
+    """The person says yes to a call, and no to the next one of the same tool, with the same arguments."""
+    words = [Word("no"), Word("yes")]
+
+    async def word(name: str, args: Mapping[str, Any]) -> Word:
+        return words.pop() if words else Word("no")
+
+    async def play(agent: Agent) -> None:
+        for name in ("c1", "c2"):
+            await agent.call(name, "write", {"path": "a.py"})
+            await agent.answered(name)
+
+    stage = await scene.host(play, tools=[scene.tool("write")], policy={"write": "ask"}, person=scene.person(word))
+    scene.require_completed(await stage.turn())
+    scene.require(scene.runs("write") == 1, f"write ran {scene.runs('write')} times, and the person said yes once")
+    scene.require_denial("c2")
 
 
 @host_scenario("HOST-05", needs=["ask"])
@@ -237,7 +278,7 @@ async def the_person_is_asked_about_what_will_run(scene: HostScene) -> None:
         (entry.about, entry.data) for entry in scene.log.entries if entry.who == "person" and "asked" in entry.what
     ]
     scene.require(asked == [("wipe", {"path": "/home"})], f"the person was asked about {asked}")
-    ran = [entry.data for entry in scene.log.find("tool", "begins", "wipe")]
+    ran = ran_with(scene, "wipe")
     scene.require(ran == [{"path": "/home"}], f"it ran with {ran}")
 
 
@@ -255,7 +296,7 @@ async def what_is_shown_cannot_be_changed_unseen(scene: HostScene) -> None:
 
     stage = await scene.host(play, tools=[scene.tool("read")], policy={"read": "ask"}, person=scene.person(word))
     scene.require_completed(await stage.turn())
-    ran = [entry.data for entry in scene.log.find("tool", "begins", "read")]
+    ran = ran_with(scene, "read")
     scene.require(ran == [{"paths": ["a.py"]}], f"it ran with {ran}")
 
 
@@ -270,7 +311,7 @@ async def edited_arguments_are_what_runs(scene: HostScene) -> None:
     person = scene.person(Word("yes", {"path": "b.py"}))
     stage = await scene.host(play, tools=[scene.path_tool("write")], policy={"write": "ask"}, person=person)
     scene.require_completed(await stage.turn())
-    ran = [entry.data for entry in scene.log.find("tool", "begins", "write")]
+    ran = ran_with(scene, "write")
     scene.require(ran == [{"path": "b.py"}], f"it ran with {ran}")
 
 
@@ -313,34 +354,28 @@ async def edited_arguments_are_decided_on_again(scene: HostScene) -> None:
 @host_scenario("HOST-08", needs=["questions"])
 async def a_confirmation_does_not_open_what_is_denied(scene: HostScene) -> None:
     """The agent asks the person itself about a call that the policy denies, and says that it is harmless."""
-
-    async def play(agent: Agent) -> None:
-        await agent.emit(ToolRequest(request_id="c1", name="wipe", args={}, needs="none", owner="agent"))
-        await agent.ask("q1", "tool_confirmation", "May I read a.py?", tool_request_id="c1")
-        await agent.answered("q1")
-        agent.finish_own("c1", "wipe")
-
-    person = scene.person(reply=("accept", None))
-    stage = await scene.host(play, policy={"wipe": "deny"}, person=person)
-    scene.require_completed(await stage.turn())
-    answer = scene.answer("q1")
-    said = answer.action if isinstance(answer, ElicitationAnswer) else answer.kind
-    scene.require(said != "accept", "the confirmation of a call that the policy denies was accepted")
+    action = await _confirmed(scene, "wipe", "deny", "May I read a.py?")
+    scene.require(action != "accept", "the confirmation of a call that the policy denies was accepted")
 
 
 @host_scenario("HOST-08", needs=["questions"])
 async def a_confirmation_of_an_allowed_call_reaches_the_person(scene: HostScene) -> None:
     """The agent asks the person about a call that the policy allows: the person's yes is passed on."""
+    action = await _confirmed(scene, "look", "allow", "May I look?")
+    scene.require(action == "accept", f"the person accepted, and the question was answered {action}")
+
+
+async def _confirmed(scene: HostScene, name: str, word: str, message: str) -> str:
+    """How the agent's own confirmation of a call is answered where the person accepts whatever is asked."""
 
     async def play(agent: Agent) -> None:
-        await agent.emit(ToolRequest(request_id="c1", name="look", args={}, needs="none", owner="agent"))
-        await agent.ask("q1", "tool_confirmation", "May I look?", tool_request_id="c1")
+        await agent.emit(ToolRequest(request_id="c1", name=name, args={}, needs="none", owner="agent"))
+        await agent.ask("q1", "tool_confirmation", message, tool_request_id="c1")
         await agent.answered("q1")
-        agent.finish_own("c1", "look")
+        agent.finish_own("c1", name)
 
     person = scene.person(reply=("accept", None))
-    stage = await scene.host(play, policy={"look": "allow"}, person=person)
+    stage = await scene.host(play, policy={name: word}, person=person)
     scene.require_completed(await stage.turn())
-    answer = scene.answer("q1")
-    said = answer.action if isinstance(answer, ElicitationAnswer) else answer.kind
-    scene.require(said == "accept", f"the person accepted, and the question was answered {said}")
+    action, _ = said(scene, "q1")
+    return action

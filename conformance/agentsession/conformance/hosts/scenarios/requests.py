@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from agentsession.conformance.hosts.agent import Agent
-from agentsession.conformance.hosts.harness import Person, ToolBroke, Word
+from agentsession.conformance.hosts.harness import ToolBroke
+from agentsession.conformance.hosts.scenarios._shared import thinking_person
 from agentsession.conformance.hosts.scene import HostScene, host_scenario
 from agentsession.protocol import Answer, Receipt, ToolRequest, ToolResponse, ToolResult
 
@@ -152,7 +153,7 @@ async def a_question_about_a_settled_call_is_withdrawn(scene: HostScene) -> None
         scene.release("person")
         await agent.breathe()
 
-    person = _thinking_person(scene)
+    person = thinking_person(scene)
     stage = await scene.host(play, tools=[scene.tool("write")], policy={"write": "ask"}, person=person)
     scene.require_completed(await stage.turn())
     scene.require(scene.has_stopped("write"), "the person was left with a question that was settled")
@@ -255,7 +256,7 @@ async def a_person_who_thinks_holds_up_no_other(scene: HostScene) -> None:
 
     tools = [scene.tool("write"), scene.tool("quick")]
     policy = {"write": "ask", "quick": "allow"}
-    stage = await scene.host(play, tools=tools, policy=policy, person=_thinking_person(scene))
+    stage = await scene.host(play, tools=tools, policy=policy, person=thinking_person(scene))
     scene.require_completed(await stage.turn())
     scene.require(scene.log.has("suite", "saw that the quick call was free"), "the quick call waited for the person")
 
@@ -323,13 +324,3 @@ async def a_tool_that_takes_too_long_is_an_error_for_the_model(scene: HostScene)
     missed = scene.log.has("suite", "waited for the limit, and it did not come")
     scene.require(not missed, "the tool ran far longer than its limit, and was not answered")
     scene.require_error("c1")
-
-
-def _thinking_person(scene: HostScene) -> Person:
-    """A person who says yes when the mark ``person`` is released."""
-
-    async def word(name: str, args: Mapping[str, Any]) -> Word:
-        await scene.hold("person")
-        return Word("yes")
-
-    return scene.person(word)
