@@ -15,7 +15,8 @@ from tests.conformance.harnesses.scripted import harness
 from agentsession.conformance.hosting import CREDENTIAL
 from agentsession.conformance.logged import LINES, listening
 from agentsession.conformance.results import Result, Status
-from agentsession.conformance.runner import all_scenarios, run_scenario
+from agentsession.conformance.runner import all_scenarios, describe, run_scenario
+from agentsession.conformance.stage import HarnessBroke
 from agentsession.conformance.stdio.harness import StdioHarness
 from agentsession.protocol import ExecutionOptions
 
@@ -52,6 +53,22 @@ async def test_of_another_process_what_it_wrote_to_stderr_is_shown_without_secre
     result = await failed("an_exception_is_a_fatal_error", wrong)
     assert "RuntimeError: no key [redacted]" in "\n".join(result.log)
     assert "planted" not in "".join(result.log)
+
+
+@pytest.mark.anyio
+async def test_the_last_words_of_a_process_that_died_hold_no_secret_nor_half_of_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "sk-of-the-environment")
+    # The first line is longer than what is looked at, which begins within the secret.
+    says = (
+        "w = sys.stderr.write; w('-of-the-environment' * 2000 + '\\n'); w('no ' + os.environ['SOME_API_KEY'] + '\\n')"
+    )
+    dies = StdioHarness([sys.executable, "-c", f"import os, sys; {says}; sys.exit(3)"])
+    with pytest.raises(HarnessBroke) as broken:
+        await describe(dies)
+    assert "exit code 3\nno [redacted]" in str(broken.value)
+    assert "environment" not in str(broken.value)
 
 
 def test_a_log_is_bounded_and_its_exceptions_are_in_it() -> None:

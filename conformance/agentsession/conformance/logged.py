@@ -19,7 +19,7 @@ from typing import Any, Final, TextIO
 from agentsession.conformance.hosting import CREDENTIAL
 from agentsession.protocol import REDACTED
 
-__all__ = ["LINES", "Logged", "listening"]
+__all__ = ["LINES", "Logged", "listening", "masked"]
 
 LINES: Final = 40
 """How many lines are kept: the last."""
@@ -47,10 +47,10 @@ class Logged:
 
     def lines(self, secrets: Collection[str] = ()) -> tuple[str, ...]:
         """What was kept, without these secrets and those of the environment."""
-        return tuple(line[:_WIDTH] for line in _masked(self._lines, secrets))  # cut last: half a secret is one too
+        return tuple(line[:_WIDTH] for line in masked(self._lines, secrets))  # cut last: half a secret is one too
 
 
-def _masked(lines: Iterable[str], secrets: Collection[str] = ()) -> Iterator[str]:
+def masked(lines: Iterable[str], secrets: Collection[str] = ()) -> Iterator[str]:
     """The lines without these secrets, the suite's own credential, and what the environment holds under such a name."""
     known = {value for name, value in os.environ.items() if _NAMES_A_SECRET.search(name) and len(value) >= _SHORTEST}
     known |= {secret for secret in secrets if secret} | {str(CREDENTIAL["credential"]["value"])}

@@ -1,7 +1,7 @@
 """A process and the lines that it prints: read as they come, waited for from tasks and, at a pinch, without one.
 
-Not for: what the lines mean (``_wire.py``, ``client.py``). Rules carried: none.
-May import: anyio, the standard library, ``_wire``.
+Not for: what the lines mean (``_wire.py``, ``client.py``). Rules carried: none, but SEC-01 as far as showing goes.
+May import: anyio, the standard library, ``logged``, ``_wire``.
 
 A host's ``stream()`` is no coroutine: it tells the stream's id, or raises, before it returns. Asked of another process,
 that takes a wait which no task can make. So one thread reads the process's lines, another writes to it, and both the
@@ -23,6 +23,7 @@ from typing import Final
 import anyio
 import anyio.to_thread
 
+from agentsession.conformance.logged import masked
 from agentsession.conformance.stdio._wire import LINE_LIMIT, Answered, Noted, Rubbish, read_from_executor
 
 __all__ = ["LineProcess"]
@@ -35,6 +36,9 @@ _LAST_S: Final = 1.0
 
 _LOG_LINES: Final = 8
 """How much of what a process wrote to stderr is shown when it has died."""
+
+_LOG_BYTES: Final = 16_384
+"""Where these lines are looked for: the end of it."""
 
 Line = Answered | Noted | Rubbish
 
@@ -191,13 +195,15 @@ class LineProcess:
         return "\n".join([f"the executor's process {said}", *self.log()])
 
     def log(self) -> list[str]:
-        """The last lines that it wrote to stderr."""
+        """The last lines that it wrote to stderr, without the secrets of the environment, which it has too."""
         if self._log.closed:
             return []
         # By position and not by seeking, which would move where the process writes.
-        end = os.fstat(self._log.fileno()).st_size
-        text = os.pread(self._log.fileno(), 4096, max(0, end - 4096)) if hasattr(os, "pread") else b""
-        return text.decode("utf-8", "replace").splitlines()[-_LOG_LINES:]
+        start = max(0, os.fstat(self._log.fileno()).st_size - _LOG_BYTES)
+        text = os.pread(self._log.fileno(), _LOG_BYTES, start) if hasattr(os, "pread") else b""
+        lines = text.decode("utf-8", "replace").splitlines()
+        whole = lines[1:] if start else lines  # in half a line may be half a secret
+        return list(masked(whole[-_LOG_LINES:]))
 
     def kill(self) -> None:
         """End it as ``kill -9`` does, and wait until it is gone. What it has printed can still be taken."""
