@@ -69,3 +69,14 @@ async def test_an_executor_that_begins_a_tool_twice_is_caught_and_not_killed_in_
     report = await run_kills(served("lossy:hasty"), kills=3, seed=1)
     assert [rule for rule, _ in failures(report)] == ["TOOL-05"]
     assert (report.kills, report.sessions) == (0, 1)
+
+
+async def test_an_executor_that_says_all_in_one_piece_is_killed_without_pieces() -> None:
+    report = await run_kills(served("lossy:whole"), kills=2, seed=1)
+    assert (failures(report), report.kills) == ([], 2)
+
+
+async def test_an_executor_that_cannot_play_what_kills_take_is_not_tried_and_says_why() -> None:
+    report = await run_kills(served("lossy:unheld"), kills=2, seed=1)
+    assert {result.status for result in report.results} == {Status.NOT_RUN}
+    assert (report.extra.summary, report.extra.is_good) == ("the harness does not play: hold", False)

@@ -83,7 +83,9 @@ class Plan:
 
     def _turn(self, turn: int) -> list[Step]:
         # A process that waits at a mark cannot get any further before it is gone: what it has told last is not stored.
-        blocks: list[Step] = [Stream(pieces=["word "] * 8, hold=f"words {turn}"), Hold(mark=f"thought {turn}")]
+        blocks: list[Step] = [Hold(mark=f"thought {turn}")]
+        if "streaming" in self._can:
+            blocks.insert(0, Stream(pieces=["word "] * 8, hold=f"words {turn}"))
         if "reasoning" in self._can:
             blocks.append(Think(text="let me see"))
         if "usage" in self._can:

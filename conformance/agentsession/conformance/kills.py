@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Final
 
 from agentsession.conformance.engine import Break
+from agentsession.conformance.harness import CannotPlay
 from agentsession.conformance.killing import KilledSession, Plan
 from agentsession.conformance.results import Extra, Result, Status
-from agentsession.conformance.runner import describe
+from agentsession.conformance.runner import describe, judged
 from agentsession.conformance.stdio.harness import StdioHarness
 
 __all__ = ["KILLED", "KillReport", "run_kills"]
@@ -46,7 +47,8 @@ class KillReport:
     events: int
     """How many events the processes had told before they were killed."""
     results: tuple[Result, ...]
-    """A failure for each session that was not as it must be; else a pass for each of :data:`KILLED`."""
+    """A failure for each session that was not as it must be; else a pass for each of :data:`KILLED`, or that it could
+    not be tried."""
 
     @property
     def is_good(self) -> bool:
@@ -55,8 +57,9 @@ class KillReport:
     @property
     def extra(self) -> Extra:
         """The same as a part of a report of the suite."""
-        refused = [result.message for result in self.results if result.status is Status.NOT_APPLICABLE]
-        return Extra("kills", refused[0] if refused else str(self), self.results)
+        untried = (Status.NOT_APPLICABLE, Status.NOT_RUN)
+        why = [result.message for result in self.results if result.status in untried]
+        return Extra("kills", why[0] if why else str(self), self.results)
 
     def __str__(self) -> str:
         failed = sum(result.status is Status.FAIL for result in self.results)
@@ -83,9 +86,13 @@ async def run_kills(
         said = "load is not declared: what a kill leaves cannot be looked at"
         return KillReport(seed, 0, 0, 0, 0, tuple(Result(rule, Status.NOT_APPLICABLE, said) for rule in KILLED))
     run = _Run(harness, kills, seed, heard)
-    while run.done < kills and len(run.failed) < _ENOUGH and not run.is_hopeless:
-        await run.session(descriptor.capabilities)
-    results = run.failed or [Result(rule, Status.PASS, scenario="kills") for rule in KILLED]
+    untried: list[Result] = []
+    try:
+        while run.done < kills and len(run.failed) < _ENOUGH and not run.is_hopeless:
+            await run.session(descriptor.capabilities)
+    except CannotPlay as error:
+        untried = judged(KILLED, error)
+    results = run.failed or untried or [Result(rule, Status.PASS, scenario="kills") for rule in KILLED]
     return KillReport(seed, run.done, run.sessions, run.lives, run.events, tuple(results))
 
 

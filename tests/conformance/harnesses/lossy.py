@@ -1,4 +1,4 @@
-"""Executors that a kill shows to be wrong, and nothing else does: served over stdio, for ``test_kills.py``."""
+"""Executors for ``test_kills.py``, served over stdio: those that only a kill shows to be wrong, and two that play little."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any
 from tests.conformance.harnesses.scripted import ScriptedHarness
 
 from agentsession.conformance.harness import Play
+from agentsession.conformance.script import STEPS
 from agentsession.conformance.stdio._store import FileStore
 from agentsession.protocol import AgentExecutor, Event, RecordKey, RecordStore
 
-__all__ = ["hasty", "late", "recounting"]
+__all__ = ["hasty", "late", "recounting", "unheld", "whole"]
 
 
 class LateStore(FileStore):
@@ -66,6 +67,20 @@ class Hasty(ScriptedHarness):
         return super().executor(play)
 
 
+class Whole(ScriptedHarness):
+    """Says everything in one piece, and declares so."""
+
+    plays = STEPS - {"stream"}
+
+
+class Unheld(ScriptedHarness):
+    """Has no way to wait at a mark."""
+
+    plays = STEPS - {"hold"}
+
+
 late = Lossy(LateStore)
 recounting = Lossy(RecountingStore)
 hasty = Hasty(reenter=True)
+unheld = Unheld()
+whole = Whole(capabilities=["host_tool_execution", "load", "resume"])
