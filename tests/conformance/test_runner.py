@@ -11,7 +11,7 @@ from tests.conformance.broken.order import Compacting, MissesTheEventAfterTheCur
 from tests.conformance.harnesses.scripted import harness, reentered
 
 from agentsession.conformance.harness import Harness, Play
-from agentsession.conformance.results import Status
+from agentsession.conformance.results import Extra, Result, Status
 from agentsession.conformance.runner import all_scenarios, run
 from agentsession.conformance.scene import Scenario
 from agentsession.protocol import RULES, AgentExecutor, Event, Message, Thought
@@ -32,6 +32,12 @@ async def test_a_correct_executor_passes_at_every_level_it_declares(correct: Har
 async def test_what_is_not_applicable_is_what_the_descriptor_does_not_declare() -> None:
     assert {each.rule for each in (await run(harness)).of(Status.NOT_APPLICABLE)} == {"PER-01"}
     assert (await run(reentered)).of(Status.NOT_APPLICABLE) == []
+
+
+async def test_what_was_tried_beside_the_scenarios_adds_the_rules_that_it_broke_and_no_others() -> None:
+    untried, broken = (Result(rule, status) for rule, status in [("PER-02", Status.NOT_RUN), ("CTL-02", Status.FAIL)])
+    report = await run(harness, rules=["LIFE-05"], extras=[Extra("kills", "tried", (untried, broken))])
+    assert {each.rule: each.status for each in report.results} == {"LIFE-05": Status.PASS, "CTL-02": Status.FAIL}
 
 
 def test_every_rule_is_shown_by_a_scenario_or_by_every_record() -> None:

@@ -185,7 +185,8 @@ async def run(
     """
     began = time.monotonic()
     found = [result for extra in extras for result in extra.results if not result.status.is_good]
-    wanted = rules_of(None if rules is None else {*rules, *(result.rule for result in found)})
+    broken = {result.rule for result in found if result.status is not Status.NOT_RUN}
+    wanted = rules_of(None if rules is None else broken.union(rules))
     scenarios = [each for each in all_scenarios().values() if any(rule.id in each.rules for rule in wanted)]
     random.Random(seed).shuffle(scenarios)
     try:
