@@ -11,9 +11,10 @@ from tests.conformance.broken.control import RefusesAnAbortOfNothing
 from tests.conformance.harnesses.scripted import harness as scripted
 from tests.conformance.reports import report_of
 
-from agentsession.conformance.harness import Harness
+from agentsession.conformance.harness import CannotPlay, Harness, Play
 from agentsession.conformance.results import Status
 from agentsession.conformance.suite import ExecutorConformance
+from agentsession.protocol import AgentExecutor
 
 
 class Stub(ExecutorConformance):
@@ -65,6 +66,24 @@ class Right(Random):
 
 def test_sequences_that_break_nothing_pass() -> None:
     Right().test_driven_at_random()
+
+
+class _CannotPlay(Harness):
+    """It can play none of the suite's scripts that has more than one turn, and says so only when it gets one."""
+
+    def executor(self, play: Play) -> AgentExecutor:
+        if len(play.script.turns) > 1:
+            raise CannotPlay("one turn alone")
+        return scripted.executor(play)
+
+
+class Unplayable(Random):
+    harness = _CannotPlay()
+
+
+def test_sequences_none_of_which_could_be_played_prove_nothing() -> None:
+    with pytest.raises(pytest.skip.Exception, match=r"^0 sequences at random, 0 steps: nothing broke, \d+ more"):
+        Unplayable().test_driven_at_random()
 
 
 class Quiet(Random):

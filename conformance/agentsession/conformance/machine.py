@@ -76,8 +76,10 @@ class RandomReport:
 
     seed: int
     sequences: int
-    """How many were played, those not counted that were played to make a failing one smaller."""
+    """How many were played to their end, those not counted that were played to make a failing one smaller."""
     steps: int
+    cut: int = 0
+    """How many more were begun and came to no verdict: a rule broke that does not count, or a step cannot be played."""
     result: Result | None = None
     """The failure, with the smallest sequence that shows it as its evidence; ``None``: nothing broke."""
     sequence: tuple[str, ...] = ()
@@ -93,8 +95,9 @@ class RandomReport:
         return Extra("random", str(self), () if self.result is None else (self.result,))
 
     def __str__(self) -> str:
-        broke = "nothing broke" if self.result is None else f"{self.result.rule} broke"
-        return f"{self.sequences} sequences at random, {self.steps} steps: {broke} (seed {self.seed})"
+        said = "nothing broke" if self.result is None else f"{self.result.rule} broke"
+        said += f", {self.cut} more came to no verdict" if self.cut else ""
+        return f"{self.sequences} sequences at random, {self.steps} steps: {said} (seed {self.seed})"
 
 
 class _Found(Exception):
@@ -111,7 +114,7 @@ class _Run:
         self.portal = portal
         self.words = words_for(harness.plays, capabilities)
         self.can = frozenset(capabilities)
-        self.sequences = self.steps = 0
+        self.sequences = self.steps = self.cut = 0
         self.found: tuple[Sketch, Played, Result] | None = None
         self._rules = rules
 
@@ -215,6 +218,7 @@ class _Machine(RuleBasedStateMachine):
             played = Played(shown, lines, self._sketch.moves, isinstance(error, Stuck))
             self.run.found = self.run.found or (self._sketch, played, result)
             raise _Found(result.rule) from None
+        self.run.cut += 1
 
     @initialize(data=st.data())
     def open(self, data: st.DataObject) -> None:
@@ -235,7 +239,6 @@ class _Machine(RuleBasedStateMachine):
         is_whole = sys.exc_info()[0] is None and self._is_on
         try:
             if is_whole:
-                self.run.sequences += 1
                 self._do(end)
         finally:
             if self._context is not None:
@@ -244,6 +247,7 @@ class _Machine(RuleBasedStateMachine):
                 except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001  # raised as the executor was left
                     if is_whole and self._is_on:
                         self._broke(alone(error))
+            self.run.sequences += is_whole and self._is_on
 
     # -- the steps ----------------------------------------------------------------------------------------------------
 
@@ -387,7 +391,7 @@ def drive_at_random(
                 raise
         found = run.smaller()
     if found is None:
-        return RandomReport(seed, run.sequences, run.steps)
+        return RandomReport(seed, run.sequences, run.steps, run.cut)
     played, result, sketch = found
     numbered = [f"{number:>2}  {line}" for number, line in enumerate(played.lines, start=1)]
     sequence = (*described(sketch.plan), *numbered)
@@ -395,7 +399,7 @@ def drive_at_random(
     shown = dataclasses.replace(
         result, message=said, evidence=(*map(Evidence, sequence), *result.evidence), scenario=RANDOM
     )
-    return RandomReport(seed, run.sequences, run.steps, shown, sequence)
+    return RandomReport(seed, run.sequences, run.steps, run.cut, shown, sequence)
 
 
 def _settings(sequences: int) -> settings:

@@ -1,4 +1,4 @@
-"""Executors for ``test_kills.py``, served over stdio: those that only a kill shows to be wrong, and two that play little."""
+"""For ``test_kills.py``, served over stdio: executors that only a kill shows to be wrong, and two that play little."""
 
 from __future__ import annotations
 
