@@ -158,6 +158,20 @@ class RunsWhatTheModelWrote(Broken):
     inner = _Unedited()
 
 
+class _NeverWithout(ScriptedHarness):
+    """Own tools that are given no arguments run with those of the model."""
+
+    async def run(self, play: Play, call: script.Call, args: dict[str, Any]) -> Any:
+        return await super().run(play, call, args or dict(call.args))
+
+
+@broken("HITL-03")
+class TakesNoArgumentsForNoEdit(Broken):
+    """A tool that is granted with no arguments at all runs with those of the model."""
+
+    inner = _NeverWithout()
+
+
 @broken("HITL-04")
 class KeepsTheDigestOfTheFirstArguments(Broken):
     """The digest of a decision with edited arguments is that of the model's arguments."""

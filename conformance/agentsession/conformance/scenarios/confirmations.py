@@ -168,6 +168,17 @@ async def what_was_approved_is_what_runs(scene: Scene) -> None:
     )
 
 
+@scenario("HITL-03", needs=_HOST)
+async def an_edit_may_leave_no_arguments(scene: Scene) -> None:
+    """A tool that is granted with arguments of which the host has left none runs with none."""
+    call = Call(name="write", args={"path": "a", "edit": {}}, needs="grant")
+    stage, session = await scene.opened([Calls(calls=[call]), Say(text="done")])
+    (asked,) = await scene.asked(session, 1, "TOOL-05")
+    events = await scene.read(session.stream(grant(asked.request_id, {})))
+    scene.ran(stage, ("write", {}), rule="HITL-03")
+    scene.end(events, "completed", "HITL-03")
+
+
 @scenario("HITL-04", needs=_HOST)
 async def an_approval_is_of_what_was_asked(scene: Scene) -> None:
     """Who changes the arguments in an event that was read changes nothing of what is decided on and run."""
