@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from agentsession.conformance import extras
 from agentsession.conformance.command import command
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -148,8 +149,11 @@ def test_a_process_is_killed_as_often_as_was_asked(capsys: pytest.CaptureFixture
     assert extra["summary"].startswith("1 kills in ")
 
 
-def test_an_executor_in_this_process_cannot_be_killed_for_real(capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = conform(capsys, HARNESS, rule=["LIFE-05"], kills=1)
+def test_an_executor_in_this_process_cannot_be_killed_for_real_and_nothing_is_tried_before_that_is_said(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(extras, "_random", lambda *_: pytest.fail("sequences were tried"))
+    code, _, err = conform(capsys, HARNESS, rule=["LIFE-05"], kills=1, random=1)
     assert code == 2
     assert "--kills with --stdio COMMAND" in err
 

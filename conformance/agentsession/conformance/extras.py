@@ -38,10 +38,10 @@ def try_extras(
     """
     made: list[Extra] = []
     try:
+        if kills:  # first: where there is no process, that is said before sequences were tried for minutes
+            made.append(_kills(harness, kills, seed))
         if sequences:
             made.append(_random(harness, sequences, seed, rules))
-        if kills:
-            made.append(_kills(harness, kills, seed))
     except HarnessBroke:
         return []
     return made
