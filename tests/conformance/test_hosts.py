@@ -128,6 +128,14 @@ async def test_what_a_host_has_not_is_not_applicable() -> None:
     assert report.exit_code == 0
 
 
+async def test_a_feature_that_there_is_not_is_refused() -> None:
+    class Slip(SimpleHost):
+        features = ("ask", "question")
+
+    with pytest.raises(ConfigurationError, match="no feature 'question'"):
+        await run_hosts(Slip())
+
+
 async def test_what_a_harness_cannot_play_is_not_run() -> None:
     class Limited(HostHarness):
         async def open(self, executor: AgentExecutor, situation: Situation) -> HostRun:

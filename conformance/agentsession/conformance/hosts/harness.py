@@ -190,7 +190,7 @@ class HostHarness(abc.ABC):
     name: str = ""
     """As reports name it; the class's name when empty."""
     features: Collection[str] = FEATURES
-    """What the host has of :data:`FEATURES`. Rules about the others are not applicable."""
+    """What the host has of :data:`FEATURES`; another name is refused. Rules about the others are not applicable."""
 
     @abc.abstractmethod
     async def open(self, executor: AgentExecutor, situation: Situation) -> HostRun:

@@ -20,13 +20,13 @@ import anyio
 from agentsession.conformance.engine import Break
 from agentsession.conformance.harness import CannotPlay
 from agentsession.conformance.hosts.checks import check_log
-from agentsession.conformance.hosts.harness import HostHarness
+from agentsession.conformance.hosts.harness import FEATURES, HostHarness
 from agentsession.conformance.hosts.scene import HOST_SCENARIOS, HostScenario, HostScene
 from agentsession.conformance.logged import listening
 from agentsession.conformance.results import Report, Result, Status, rules_of
 from agentsession.conformance.runner import against, alone
 from agentsession.conformance.stage import HarnessBroke
-from agentsession.protocol import HOST_RULES, PROTOCOL_VERSION, Rule
+from agentsession.protocol import HOST_RULES, PROTOCOL_VERSION, ConfigurationError, Rule
 
 __all__ = ["all_host_scenarios", "run_host_scenario", "run_hosts"]
 
@@ -123,7 +123,17 @@ async def run_hosts(
         expected: Rule ids that are known to fail, with the reason for each.
         heard: Told of each scenario as it ends.
         patience_s: How long to wait for what a correct host does at once.
+
+    Raises:
+        ConfigurationError: the harness claims a feature that there is not; a slip would make rules not applicable.
     """
+    strange = sorted(set(harness.features) - set(FEATURES))
+    if strange:
+        raise ConfigurationError(
+            f"hosts have no feature {strange[0]!r}",
+            where=f"{type(harness).__name__}.features",
+            expected=", ".join(FEATURES),
+        )
     began = time.monotonic()
     wanted = rules_of(rules, HOST_RULES)
     scenarios = [each for each in all_host_scenarios().values() if any(rule.id in each.rules for rule in wanted)]
