@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from tests.conformance.broken.control import RefusesAnAbortOfNothing
@@ -12,7 +12,8 @@ from tests.conformance.harnesses.scripted import harness as scripted
 from tests.conformance.reports import report_of
 
 from agentsession.conformance.harness import CannotPlay, Harness, Play
-from agentsession.conformance.results import Status
+from agentsession.conformance.hosts.suite import HostConformance
+from agentsession.conformance.results import Report, Status
 from agentsession.conformance.suite import ExecutorConformance
 from agentsession.protocol import AgentExecutor
 
@@ -37,6 +38,34 @@ def test_a_verdict_becomes_the_outcome_of_its_test(status: Status, outcome: type
     with pytest.raises(outcome, match="it broke"):
         Stub().test_rule("CTL-01")
     Stub().test_rule("CTL-02")
+
+
+class StubOfAHost(HostConformance):
+    """Likewise."""
+
+
+@pytest.mark.parametrize(
+    ("base", "run"),
+    [
+        (Stub, "agentsession.conformance.suite.run"),
+        (StubOfAHost, "agentsession.conformance.hosts.suite.run_hosts"),
+    ],
+)
+def test_a_class_that_extends_one_which_ran_has_a_run_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, base: type[ExecutorConformance | HostConformance], run: str
+) -> None:
+    runs: list[str] = []
+
+    async def count(harness: object, *, target: str, **_: object) -> Report:
+        runs.append(target)
+        return report_of({})
+
+    monkeypatch.setattr(run, count)
+    monkeypatch.setattr(base, "harness", None, raising=False)
+    monkeypatch.setattr(base, "_report", report_of({"CTL-01": Status.PASS}))
+    extended: Any = type("Extended", (base,), {})
+    assert extended.report() is extended.report() is not base.report()
+    assert runs == ["Extended"]
 
 
 class Random(ExecutorConformance):

@@ -46,14 +46,16 @@ class HostConformance:
     @classmethod
     def report(cls) -> Report:
         """The report of this class's run."""
-        if cls._report is None:
+        own: Report | None = vars(cls).get("_report")  # not that of a class which it extends
+        if own is None:
             given = cls.expected
             expected = load_expected(given, HOST_RULES) if isinstance(given, Path) else given
-            cls._report = anyio.run(
+            own = anyio.run(
                 lambda: run_hosts(cls.harness, target=cls.__name__, seed=cls.seed, expected=expected),
                 backend=cls.backend,
             )
-        return cls._report
+            cls._report = own
+        return own
 
     @pytest.mark.parametrize("rule", list(HOST_RULES))
     def test_rule(self, rule: str) -> None:
