@@ -58,17 +58,17 @@ def look() -> str:
     return "seen"
 
 
-def slow() -> tuple[Any, anyio.Event, list[str]]:
+def slow(name: str = "slow") -> tuple[Any, anyio.Event, list[str]]:
     """A tool that never ends, what it sets when it begins, and whether it was stopped."""
     begun, stopped = anyio.Event(), list[str]()
 
-    @tool(name="slow")
+    @tool(name=name)
     async def body() -> None:
         begun.set()
         try:
             await anyio.sleep_forever()
         finally:
-            stopped.append("slow")
+            stopped.append(name)
 
     return body, begun, stopped
 
@@ -108,6 +108,32 @@ async def test_an_abort_that_never_returns_is_given_up_and_ends_the_turn() -> No
                 await host.abort()
     assert stopped == ["slow"]
     assert len(raised) == 1
+
+
+async def test_an_abort_that_one_session_does_not_take_ends_the_turns_of_the_others() -> None:
+    bodies, begun, stopped = [], [], []
+    for name in ("first", "second"):
+        body, event, list_ = slow(name)
+        bodies.append(body)
+        begun.append(event)
+        stopped.append(list_)
+    deaf = Deaf([call("r1", "first"), Until(("r1",))])
+    other = FakeSession([call("r1", "second"), Until(("r1",))])
+    host = Host(tools=bodies, policy=allow_all, abort_grace_s=0.01)
+
+    async def turn(session: FakeSession) -> None:
+        with contextlib.suppress(AbortTimeout):
+            await host.run_turn(session, "go")
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            for session, event in zip((deaf, other), begun, strict=True):
+                tasks.start_soon(turn, session)
+                await event.wait()
+            with pytest.raises(AbortTimeout):
+                await host.abort("enough")
+            assert stopped == [["first"], ["second"]]
+    assert other.aborts == ["enough"]
 
 
 async def test_a_tool_that_is_about_to_begin_when_the_turn_is_aborted_does_not(anyio_backend_name: str) -> None:

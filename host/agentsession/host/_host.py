@@ -60,8 +60,8 @@ class Host:
     ``max_parallel_tools``: host tools that run at once in one turn.
     ``expose_tool_errors``: whether the model sees an exception's message, or only its type.
     ``hooks``: asked at the points of each session's life (``agentsession.protocol.LifecycleInterceptor``).
-    ``abort_grace_s``: how long an abort waits for the session's own, which has a grace time of its own; also that of a
-    cancelled :meth:`run_turn`. Closing may take three times as long.
+    ``abort_grace_s``: how long an abort waits for that of the session, also where :meth:`run_turn` is cancelled;
+    closing may take three times as long. Sessions have a grace time of their own, which should be shorter.
     """
 
     def __init__(
@@ -244,8 +244,21 @@ class Host:
         """Abort the running turns, or that of ``session``: host tools are cancelled, then the session ends the turn.
 
         Returns after each turn's final ``stream_end``; without a running turn nothing happens. Raises
-        :class:`AbortTimeout` when an executor does not end in time.
+        :class:`AbortTimeout` when an executor does not end in time, and the first error where several fail.
         """
         turns = [turn for key, turn in self._turns.items() if session is None or key == id(session)]
+        errors: list[Exception] = []
+
+        async def abort(turn: Turn) -> None:
+            try:
+                await turn.abort(reason)
+            except Exception as error:  # noqa: BLE001 - raised below; one that fails must not spare the others
+                errors.append(error)
+
         for turn in turns:
-            await turn.abort(reason)
+            turn.stop()  # before anything is awaited
+        async with anyio.create_task_group() as tasks:
+            for turn in turns:
+                tasks.start_soon(abort, turn)
+        if errors:
+            raise errors[0]

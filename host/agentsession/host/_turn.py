@@ -171,8 +171,7 @@ class Turn:
 
     async def abort(self, reason: str | None) -> None:
         """End the turn: host tools are cancelled, the session is aborted. Raises :class:`AbortTimeout`."""
-        self._abort_started = True
-        self._stop_serving()
+        self.stop()
         try:
             with anyio.move_on_after(self._settings.abort_grace_s):
                 await self._tell_stopped()
@@ -183,6 +182,11 @@ class Turn:
         finally:
             self._abort_done.set()
             self._wake()
+
+    def stop(self) -> None:
+        """The first step of an abort, which waits for nothing: nothing more begins, and what is served is cancelled."""
+        self._abort_started = True
+        self._stop_serving()
 
     def give_up(self, error: Exception) -> None:
         """End the turn with this error: the end that the reader waits for may never come."""
