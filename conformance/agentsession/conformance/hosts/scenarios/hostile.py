@@ -111,7 +111,7 @@ async def events_out_of_order_run_nothing(scene: HostScene) -> None:
 
 
 @host_scenario("HOST-31")
-async def answers_that_nobody_asked_for_end_nothing(scene: HostScene) -> None:
+async def answers_that_nobody_asked_for_hang_nothing(scene: HostScene) -> None:
     """A response and a decision for requests that there are not, and a response for one that there is not any more."""
 
     async def play(agent: Agent) -> None:
