@@ -15,6 +15,7 @@ import anyio
 import pytest
 from tests.conformance.harnesses.scripted import harness as scripted
 
+from agentsession.conformance.harness import Play
 from agentsession.conformance.results import Status
 from agentsession.conformance.runner import all_scenarios, run_scenario
 from agentsession.conformance.scene import Scene, scene_of
@@ -24,6 +25,7 @@ from agentsession.conformance.stdio.harness import StdioHarness
 from agentsession.conformance.stdio.server import serve
 from agentsession.protocol import (
     AbortTimeout,
+    AgentExecutor,
     ConnectionLost,
     CursorGone,
     SessionBusy,
@@ -110,6 +112,25 @@ async def test_a_method_that_there_is_not_is_unimplemented(tmp_path: Path) -> No
     lines: list[str | dict[str, Any]] = [{"id": 2, "method": "teleport", "params": {}}, {"method": "teleport"}]
     *_, answer = await answers(lines, Script.of([Say(text="hello")]), tmp_path)
     assert answer["error"]["code"] == "Unimplemented"
+
+
+async def test_what_is_only_told_and_goes_wrong_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    told = {"method": "seen", "params": {"sessionId": "nobody", "seq": 1}}
+    asked = {"id": 2, "method": "close", "params": {"sessionId": "nobody"}}
+    await answers([told, asked], Script.of([Say(text="hello")]), tmp_path)
+    assert [record.getMessage() for record in caplog.records] == ["seen was not done"]
+
+
+async def test_an_exception_that_is_none_of_the_contract_is_logged_with_where_it_was_raised(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def executor(self: object, play: Play) -> AgentExecutor:
+        raise RuntimeError("no model")
+
+    monkeypatch.setattr(type(scripted), "executor", executor)
+    (answer,) = await answers([], Script.of([Say(text="hello")]), tmp_path)
+    assert answer["error"]["message"] == "RuntimeError: no model"
+    assert 'raise RuntimeError("no model")' in caplog.text
 
 
 async def test_errors_come_back_as_what_they_are() -> None:

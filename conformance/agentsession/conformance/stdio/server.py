@@ -60,6 +60,8 @@ Params = Mapping[str, Any]
 Result = Mapping[str, Any]
 Send = Callable[[bytes], None]
 
+_logger: Final = logging.getLogger("agentsession.conformance")
+
 
 class _Served(Play):
     """A play whose suite is at the other end of the wire."""
@@ -168,7 +170,9 @@ class _Server:
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             self._answer_error(request, InvalidInput(f"{request.method}: {first['msg']} at {first['loc']}"))
-        except Exception as error:  # noqa: BLE001  # it is answered
+        except Exception as error:  # it is answered, or logged
+            if request.id is None or not isinstance(error, AgentSessionError):  # else the answer says all
+                _logger.warning("%s was not done", request.method, exc_info=error)
             self._answer_error(request, error)
 
     def _answer(self, request: Request, result: Result) -> None:
@@ -355,7 +359,9 @@ async def serve(harness: Harness, read: Callable[[], bytes], send: Send) -> None
     try:
         play = _started(request, harness, send)
         executor = harness.executor(play)
-    except Exception as error:  # noqa: BLE001  # it is answered
+    except Exception as error:  # it is answered, or logged
+        if not isinstance(error, (AgentSessionError, CannotPlay)):
+            _logger.warning("the harness made no executor", exc_info=error)
         send(error_line(request.id, error))
         return
     async with anyio.create_task_group() as group:
