@@ -149,6 +149,13 @@ def test_a_process_is_killed_as_often_as_was_asked(capsys: pytest.CaptureFixture
     assert extra["summary"].startswith("1 kills in ")
 
 
+def test_kills_that_could_not_be_tried_are_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
+    unheld = f"{sys.executable} -m agentsession.conformance.stdio.server tests.conformance.harnesses.lossy:unheld"
+    code, out, _ = conform(capsys, stdio=unheld, rule=["LIFE-05"], kills=1, as_json=True)
+    (extra,) = json.loads(out)["extras"]
+    assert (code, extra["name"], extra["good"]) == (1, "kills", False)
+
+
 def test_an_executor_in_this_process_cannot_be_killed_for_real_and_nothing_is_tried_before_that_is_said(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -193,13 +193,15 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """0: all is well. 1: something fails, passes unexpectedly or was not run, or the level is not reached that was
-        asked for. 6: the harness broke, or nothing ran."""
+        """0: all is well. 1: something fails, passes unexpectedly or was not run, also of what was asked for beside the
+        scenarios, or the level is not reached that was asked for. 6: the harness broke, or nothing ran."""
         statuses = [result.status for result in self.results]
         ran = any(status not in (Status.NOT_APPLICABLE, Status.NOT_RUN, Status.HARNESS_ERROR) for status in statuses)
         if Status.HARNESS_ERROR in statuses or not ran:
             return 6
-        return 0 if all(status.is_good for status in statuses) and self.misses is None else 1
+        # What an extra has found is among the results; that it could not be tried is not.
+        untried = any(result.status is Status.NOT_RUN for extra in self.extras for result in extra.results)
+        return 0 if all(status.is_good for status in statuses) and not untried and self.misses is None else 1
 
     def of(self, *statuses: Status) -> list[Result]:
         """The results with one of these verdicts."""
