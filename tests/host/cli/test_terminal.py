@@ -281,6 +281,7 @@ def test_what_the_agents_code_prints_stands_above_the_live_area() -> None:
         at.type("Go\r")
         text = at.wait_for("completed")
         assert text.count("printed by a tool") == 1
+        assert text.index("printed by a tool") < text.index("[1] print_it")
         at.type("\x04")
         assert at.wait_exit() == 0
 

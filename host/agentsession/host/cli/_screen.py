@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import threading
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -76,12 +77,16 @@ class _Printed(io.TextIOBase):
     def __init__(self, screen: Screen) -> None:
         self._show = screen.show
         self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
         self._rest = ""
 
     def write(self, text: str, /) -> int:
         *lines, self._rest = (self._rest + text).split("\n")
         if lines:
             shown = [line((escape(one), "dim")) for one in lines]
-            with contextlib.suppress(RuntimeError):  # the loop has ended: nobody is there to see it
-                self._loop.call_soon_threadsafe(self._show, shown)
+            if threading.get_ident() == self._thread:  # now, or it would stand below events that came after it
+                self._show(shown)
+            else:
+                with contextlib.suppress(RuntimeError):  # the loop has ended: nobody is there to see it
+                    self._loop.call_soon_threadsafe(self._show, shown)
         return len(text)
