@@ -62,6 +62,9 @@ class KeptScreen:
         self.said += [one.plain for one in lines]
         self._change()
 
+    def forget_typed(self) -> None:
+        self.said.append("[typed is forgotten]")
+
     async def drawn(self) -> None:
         return
 
@@ -191,6 +194,21 @@ async def test_a_question_stands_before_its_prompt() -> None:
         talk.type("Order")
         await talk.screen.until_said("[answer>]")
         assert talk.screen.text.index("? APPROVE") < talk.screen.text.index("[answer>]")
+
+
+async def test_typed_lines_are_dropped_before_a_question_is_shown_and_never_after() -> None:
+    async with talking([PENS, Say("Done.")]) as talk:
+        talk.type("Order")
+        await talk.screen.until_said("[answer>]")
+        talk.type("e")
+        talk.put_back()
+        talk.type('{"item": "pens", "quantity": 10}')
+        await talk.screen.until_said("your change")
+        told = talk.screen.said
+        dropped = [at for at, one in enumerate(told) if one == "[typed is forgotten]"]
+        shown = [at for at, one in enumerate(told) if one.startswith("? APPROVE") or "your change" in one]
+        assert len(dropped) == 2
+        assert dropped[0] < shown[0] < dropped[1] < shown[1]
 
 
 @pytest.mark.parametrize("echoes", [True, False])

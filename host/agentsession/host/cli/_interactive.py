@@ -339,6 +339,7 @@ class Conversation:
     async def _ask(self, question: Question) -> Answered:
         self._question, self._drawn, self._waiting = question, None, 1
         self._answer = asyncio.get_running_loop().create_future()
+        self.screen.forget_typed()
         self.screen.show(question.block)
         self.screen.prompt(question.prompt, secret=question.secret)
         try:
@@ -379,6 +380,8 @@ class Conversation:
             self._spawn(self.screen.page(step.text))
         elif isinstance(step, Say) and question is not None:
             self._editing = step.still_editing
+            if step.redraw:
+                self.screen.forget_typed()
             self.screen.show(step.lines)
             if step.put_back:
                 self.screen.fill(text)

@@ -3,7 +3,8 @@
 Not for: what is said there (``_interactive.py``). Lines are printed, lines are read, nothing is ever drawn twice.
 
 In this mode the terminal itself edits the line, so nobody can know when it was begun. What was typed before a question
-was printed is therefore thrown away by the terminal when the question comes: no old ``y`` can answer it.
+is therefore thrown away by the terminal just before the question is printed: no old ``y`` can answer it, and of what is
+typed once it can be seen nothing is lost.
 """
 
 from __future__ import annotations
@@ -51,12 +52,15 @@ class PlainTerminal:
         """Print the lines."""
         self._out.lines(lines)
 
-    async def drawn(self) -> None:
-        """All is printed; what was typed before is dropped, see the module's docstring."""
+    def forget_typed(self) -> None:
+        """Let the terminal drop it, see the module's docstring."""
         with contextlib.suppress(ImportError, OSError, ValueError):
             import termios
 
             termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+
+    async def drawn(self) -> None:
+        """All is printed."""
 
     def prompt(self, label: str, *, secret: bool = False) -> None:
         """Print what is asked for now, when it is something else than before."""

@@ -39,6 +39,10 @@ class Screen(Protocol):
         """Whether what was typed stays on the screen by itself."""
         ...
 
+    def forget_typed(self) -> None:
+        """A question comes: where nobody can know when a line was begun, what was typed and not read yet is dropped."""
+        ...
+
     async def drawn(self) -> None:
         """Return once everything that was shown is on the screen."""
         ...

@@ -100,6 +100,9 @@ class Terminal:
             self._wake.set()
         self._app.invalidate()
 
+    def forget_typed(self) -> None:
+        """Nothing to do: the box knows when its text was begun."""
+
     async def drawn(self) -> None:
         """Return once everything that was shown is on the screen."""
         await self._idle.wait()
