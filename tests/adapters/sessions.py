@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 
 from agentsession.adapters.base import BaseExecutor, BaseSession, RunContext, RunResult
-from agentsession.adapters.scripted import Call, Calls, Say, Step
+from agentsession.adapters.scripted import Call, Calls, Deltas, Say, Step
 from agentsession.protocol import (
     AgentDescriptor,
     Event,
@@ -209,3 +209,17 @@ class MortalStore:
     async def unlock(self, key: RecordKey, owner: str) -> None:
         if not self.dead:
             await self.inner.unlock(key, owner)
+
+
+def three_turns() -> list[list[Step]]:
+    """A script for tests of stores: a turn with deltas, a host tool and a grant, and two that only say something."""
+    return [
+        [Deltas(["one ", "two"]), Calls(Call("a", id="a"), Call("b", id="b", needs="grant")), Say("done")],
+        [Say("next")],
+        [Say("third")],
+    ]
+
+
+async def stored(store: RecordStore, session: BaseSession) -> list[Event]:
+    """The session's events as they are in the store."""
+    return await store.read(session.recorder.key)

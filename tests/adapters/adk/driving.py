@@ -14,6 +14,7 @@ from typing import Any
 import anyio
 import jsonschema
 from google.adk.agents import LlmAgent
+from google.adk.tools.function_tool import FunctionTool
 from google.genai import types
 
 from agentsession.adapters.adk import AdkExecutor, ScriptedLlm
@@ -38,6 +39,7 @@ from agentsession.protocol import (
 
 __all__ = [
     "Driven",
+    "Runs",
     "Turn",
     "Visit",
     "agent",
@@ -231,3 +233,24 @@ async def driven(
         verify(session)
         await session.aclose()
         verify(session)
+
+
+class Runs:
+    """A tool of the agent that notes each run."""
+
+    def __init__(self, answer: Any = "ran") -> None:
+        self.args: list[dict[str, Any]] = []
+        self.answer = answer
+
+    @property
+    def count(self) -> int:
+        return len(self.args)
+
+    def tool(self, name: str = "write", **fields: Any) -> FunctionTool:
+        def write(path: str = "", text: str = "") -> Any:
+            """Write a file."""
+            self.args.append({"path": path, "text": text})
+            return self.answer
+
+        write.__name__ = name
+        return FunctionTool(write, **fields)

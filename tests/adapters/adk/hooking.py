@@ -7,7 +7,7 @@ from typing import Any
 
 from agentsession.protocol import HookOutcome, HookPayload, Text
 
-__all__ = ["Desk", "said"]
+__all__ = ["Box", "Desk", "errors", "said"]
 
 Answer = Callable[[Any], Any]
 
@@ -38,3 +38,21 @@ class Desk:
 def said(parts: Any) -> str:
     """The text of content parts."""
     return "".join(part.text for part in parts if isinstance(part, Text))
+
+
+class Box:
+    """A tool of the agent that counts its runs."""
+
+    def __init__(self, answer: Any = None) -> None:
+        self.ran: list[str] = []
+        self.answer = answer
+
+    def write(self, path: str) -> dict[str, Any]:
+        """Write a file."""
+        self.ran.append(path)
+        return self.answer if self.answer is not None else {"written": path}
+
+
+def errors(turn: Any) -> list[tuple[str | None, str]]:
+    """Code and message of each error of a turn."""
+    return [(event.code, event.message) for event in turn.of("error")]

@@ -10,7 +10,7 @@ from google.adk.events.event_actions import EventActions
 from google.adk.flows.llm_flows import functions
 from google.adk.tools.tool_confirmation import ToolConfirmation
 from tests.adapters.adk.make import called, responded
-from tests.adapters.adk.test_events import feed, only
+from tests.adapters.adk.translated import feed, only
 
 from agentsession.adapters.adk import Translator
 from agentsession.adapters.adk._elicit import CONFIRMATION, CREDENTIAL, INPUT

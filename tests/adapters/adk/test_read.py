@@ -11,7 +11,7 @@ from google.adk.sessions.session import Session
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.adapters.adk.make import user_said
-from tests.adapters.adk.test_events import all_of, only
+from tests.adapters.adk.translated import all_of, only
 
 from agentsession.adapters.adk import AdkSession, map_session, read_adk
 from agentsession.adapters.adk._read import read_event

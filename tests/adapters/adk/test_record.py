@@ -29,7 +29,7 @@ from tests.adapters.adk.make import (
     user_said,
 )
 from tests.adapters.adk.strategies import histories
-from tests.adapters.adk.test_events import all_of, only
+from tests.adapters.adk.translated import all_of, only
 
 from agentsession.adapters.adk import ScriptedLlm, call, calls, describe_agent, error, map_events, say, stream
 from agentsession.adapters.adk._errors import SEALED_CODE, SEALS

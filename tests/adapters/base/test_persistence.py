@@ -1,8 +1,7 @@
-"""Stores, restarts, forks, deletions: what was acknowledged is kept, what was cut is repaired, no id comes twice."""
+"""Restarts, forks, deletions: what was acknowledged is kept, what was cut is repaired, no id comes twice."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import anyio
@@ -10,7 +9,6 @@ import pytest
 from tests.adapters.sessions import (
     MortalStore,
     Puppet,
-    Work,
     check,
     end_of,
     kinds,
@@ -18,14 +16,15 @@ from tests.adapters.sessions import (
     read,
     say,
     session_of,
+    stored,
     texts,
+    three_turns,
     tool,
 )
 
 from agentsession.adapters.base import BaseSession, RunContext
-from agentsession.adapters.scripted import Ask, Call, Calls, Deltas, Parallel, Say, ScriptedExecutor, Step
+from agentsession.adapters.scripted import Ask, Call, Deltas, Parallel, Say, ScriptedExecutor, Step
 from agentsession.protocol import (
-    AbortTimeout,
     ConfigurationError,
     ConnectionLost,
     CursorGone,
@@ -39,8 +38,6 @@ from agentsession.protocol import (
     RecordKey,
     RecordStore,
     SessionBusy,
-    SessionClosed,
-    SessionError,
     SessionExists,
     SessionNotFound,
     SessionUpdate,
@@ -53,139 +50,15 @@ from agentsession.protocol import (
     accept,
     grant,
     is_ephemeral,
-    plain_text,
     result,
 )
 
 pytestmark = pytest.mark.anyio
 
 
-def script() -> list[list[Step]]:
-    return [
-        [Deltas(["one ", "two"]), Calls(Call("a", id="a"), Call("b", id="b", needs="grant")), Say("done")],
-        [Say("next")],
-        [Say("third")],
-    ]
-
-
-async def stored(store: RecordStore, session: BaseSession) -> list[Event]:
-    return await store.read(session.recorder.key)
-
-
-@pytest.mark.rule("PER-02")
-async def test_what_a_reader_has_seen_is_stored(store: RecordStore) -> None:
-    with anyio.fail_after(10):
-        async with ScriptedExecutor(script(), store=store) as executor:
-            session = await executor.open()
-            async with session.stream("go") as stream:
-                async for event in stream:
-                    if not is_ephemeral(event):
-                        assert event in await stored(store, session)
-                    info = await store.info(session.recorder.key)
-                    assert info.reserved_seq >= event.seq
-            (receipt,) = await session.respond(result("a", 1))
-            assert receipt.ok
-            assert (await stored(store, session))[-1].type == "tool_response"
-
-
-@pytest.mark.rule("PER-02")
-async def test_an_answer_is_acknowledged_only_when_it_is_stored() -> None:
-    store = MortalStore()
-    with anyio.fail_after(5):
-        async with ScriptedExecutor(script(), store=store) as executor:
-            session = await executor.open()
-            await say(session)
-            store.dies_at = store.appends + 1
-            with pytest.raises(SessionError) as failed:
-                await session.respond(result("a", 1))
-            assert failed.value.id == "record-store"
-            assert failed.value.got == "Killed"
-
-
-async def test_what_a_store_says_of_its_failure_is_told() -> None:
-    class Full(MemoryRecordStore):
-        async def append(self, key: RecordKey, events: Sequence[Event], *, reserved_seq: int) -> None:
-            if any(event.type == "tool_response" for event in events):
-                raise SessionError("the database failed", got="disk full", fix="make room", id="record-store")
-            await super().append(key, events, reserved_seq=reserved_seq)
-
-    with anyio.fail_after(5):
-        async with ScriptedExecutor(script(), store=Full()) as executor:
-            session = await executor.open()
-            await say(session)
-            with pytest.raises(SessionError) as failed:
-                await session.respond(result("a", 1))
-            assert (failed.value.got, failed.value.fix) == ("disk full", "make room")
-
-
-@pytest.mark.rule("PER-02")
-@pytest.mark.rule("LIFE-08")
-async def test_a_store_that_fails_stops_the_session_and_its_run() -> None:
-    store = MortalStore()
-    cancelled = anyio.Event()
-
-    async def work(ctx: RunContext) -> None:
-        try:
-            while True:
-                await ctx.say("more")
-        finally:
-            cancelled.set()
-
-    with anyio.fail_after(5):
-        async with Puppet(work, store=store) as executor:
-            session = await executor.open()
-            seen: list[Event] = []
-            store.dies_at = store.appends + 5
-
-            async def reading() -> None:
-                async for event in session.stream("go"):
-                    seen.append(event)
-
-            with pytest.raises(ConnectionLost) as lost:
-                await reading()
-            assert isinstance(lost.value.__cause__, SessionError)
-            await cancelled.wait()
-            assert session.state == "closed"
-            with pytest.raises(SessionClosed):
-                session.stream("again")
-            store.dead = False
-            assert seen == [event for event in await stored(store, session) if event.stream_id]
-            await session.aclose()
-            assert executor.closed == [session.session_id]
-
-
-@pytest.mark.rule("ORD-11")
-async def test_a_slow_store_holds_the_producer() -> None:
-    class Slow(MemoryRecordStore):
-        go = anyio.Event()
-        slow = False
-
-        async def append(self, key: RecordKey, events: Sequence[Event], *, reserved_seq: int) -> None:
-            if self.slow:
-                await self.go.wait()
-            await super().append(key, events, reserved_seq=reserved_seq)
-
-    store = Slow()
-
-    async def work(ctx: RunContext) -> None:
-        store.slow = True
-        for number in range(200):
-            await ctx.say(str(number))
-
-    with anyio.fail_after(5):
-        async with Puppet(work, store=store, window=8) as executor:
-            session = await executor.open()
-            stream = session.stream("go")
-            for _ in range(300):
-                await anyio.lowlevel.checkpoint()
-            assert 8 < len(session.record) < 50
-            store.go.set()
-            assert len(texts(await read(stream))) == 201
-
-
 async def killed_while_waiting(store: RecordStore, **options: Any) -> tuple[BaseSession, MortalStore, list[Event]]:
     mortal = MortalStore(store)
-    async with ScriptedExecutor(script(), store=mortal, **options) as executor:
+    async with ScriptedExecutor(three_turns(), store=mortal, **options) as executor:
         session = await executor.open(OpenOptions(session_id="s"))
         await say(session)
         seen = list(session.record)
@@ -199,7 +72,7 @@ async def test_killed_while_waiting_and_loaded_the_same_requests_wait_and_the_tu
 ) -> None:
     with anyio.fail_after(10):
         old, again, seen = await killed_while_waiting(store, reenter=True)
-        async with ScriptedExecutor(script(), store=again, reenter=True) as executor:
+        async with ScriptedExecutor(three_turns(), store=again, reenter=True) as executor:
             session = await executor.load("s")
             assert [request.request_id for request in session.pending] == ["a", "b"]
             assert session.state == "input_required"
@@ -224,12 +97,12 @@ async def test_partial_answers_are_kept_across_a_restart(store: RecordStore) -> 
 
     mortal = MortalStore(store)
     with anyio.fail_after(10):
-        async with Told(script(), store=mortal, reenter=True) as executor:
+        async with Told(three_turns(), store=mortal, reenter=True) as executor:
             session = await executor.open(OpenOptions(session_id="s"))
             await say(session)
             await read(session.stream(result("a", "kept")))
             mortal = await mortal.kill()
-        async with Told(script(), store=mortal, reenter=True) as executor:
+        async with Told(three_turns(), store=mortal, reenter=True) as executor:
             session = await executor.load("s")
             assert [request.request_id for request in session.pending] == ["b"]
             (late,) = await session.respond(result("a", "again"))
@@ -271,7 +144,7 @@ async def test_an_answer_that_came_before_the_pause_is_given_to_a_loaded_run_too
 async def test_requests_of_a_run_that_was_kept_open_are_settled_by_load(store: RecordStore) -> None:
     with anyio.fail_after(10):
         _, again, seen = await killed_while_waiting(store, reenter=False)
-        async with ScriptedExecutor(script(), store=again) as executor:
+        async with ScriptedExecutor(three_turns(), store=again) as executor:
             session = await executor.load("s")
             assert session.state == "idle"
             assert session.pending == []
@@ -416,7 +289,7 @@ async def test_a_block_of_seqs_lasts_for_thousands_of_deltas_and_then_another_is
 @pytest.mark.rule("PER-03")
 async def test_state_values_survive(store: RecordStore) -> None:
     with anyio.fail_after(10):
-        async with ScriptedExecutor(script(), store=store) as executor:
+        async with ScriptedExecutor(three_turns(), store=store) as executor:
             options = OpenOptions(session_id="s", execution=ExecutionOptions(state={"a": 1, "b": 1}))
             session = await executor.open(options)
             assert [event.state_delta for event in only(session.record, SessionUpdate)] == [{"a": 1, "b": 1}]
@@ -430,7 +303,7 @@ async def test_state_values_survive(store: RecordStore) -> None:
 
 async def test_a_closed_session_with_resume_still_waits_when_it_is_loaded(store: RecordStore) -> None:
     with anyio.fail_after(10):
-        async with ScriptedExecutor(script(), store=store, reenter=True) as executor:
+        async with ScriptedExecutor(three_turns(), store=store, reenter=True) as executor:
             session = await executor.open(OpenOptions(session_id="s"))
             await say(session)
             await session.aclose()
@@ -467,7 +340,7 @@ async def test_a_cursor_from_before_the_restart_is_valid_after_it(store: RecordS
 @pytest.mark.rule("PER-02")
 async def test_load_is_read_only_for_a_session_that_was_closed_well(store: RecordStore) -> None:
     with anyio.fail_after(10):
-        async with ScriptedExecutor(script(), store=store, reenter=True) as executor:
+        async with ScriptedExecutor(three_turns(), store=store, reenter=True) as executor:
             session = await executor.open(OpenOptions(session_id="s"))
             await say(session)
             await session.aclose()
@@ -483,13 +356,13 @@ async def test_load_is_read_only_for_a_session_that_was_closed_well(store: Recor
 
 async def test_a_session_is_open_once(store: RecordStore) -> None:
     with anyio.fail_after(10):
-        async with ScriptedExecutor(script(), store=store) as executor:
+        async with ScriptedExecutor(three_turns(), store=store) as executor:
             session = await executor.open(OpenOptions(session_id="s"))
             with pytest.raises(SessionBusy):
                 await executor.load("s")
             with pytest.raises(SessionBusy):
                 await executor.delete("s")
-            async with ScriptedExecutor(script(), store=store) as other:
+            async with ScriptedExecutor(three_turns(), store=store) as other:
                 with pytest.raises(SessionBusy):
                     await other.load("s")
             with pytest.raises(SessionExists):
@@ -503,7 +376,7 @@ async def test_a_session_is_open_once(store: RecordStore) -> None:
 
 async def test_users_do_not_meet(store: RecordStore) -> None:
     with anyio.fail_after(10):
-        async with ScriptedExecutor(script(), store=store) as executor:
+        async with ScriptedExecutor(three_turns(), store=store) as executor:
             for user in ("ann", "bob"):
                 session = await executor.open(OpenOptions(session_id="s", user_id=user))
                 assert session.user_id == user
@@ -521,7 +394,7 @@ async def test_users_do_not_meet(store: RecordStore) -> None:
 
 @pytest.mark.parametrize("bad", ["../x", "a/b", "a\\b", "..", "%2e%2e", "a\x00b", " a", "x" * 300, "a\nb"])
 async def test_ids_that_could_leave_their_place_are_refused(bad: str) -> None:
-    async with ScriptedExecutor(script(), store=MemoryRecordStore()) as executor:
+    async with ScriptedExecutor(three_turns(), store=MemoryRecordStore()) as executor:
         with pytest.raises(InvalidInput):
             await executor.open(OpenOptions(session_id=bad))
         with pytest.raises(InvalidInput):
@@ -543,7 +416,7 @@ async def test_delete_removes_everything(store: RecordStore) -> None:
             deleted.append(key)
 
     with anyio.fail_after(10):
-        async with Deleting(script(), store=store) as executor:
+        async with Deleting(three_turns(), store=store) as executor:
             session = await executor.open(OpenOptions(session_id="s"))
             await say(session)
             await session.aclose()
@@ -558,7 +431,7 @@ async def test_delete_removes_everything(store: RecordStore) -> None:
 
 async def test_an_ephemeral_session_leaves_nothing(store: RecordStore) -> None:
     with anyio.fail_after(10):
-        async with ScriptedExecutor(script(), store=store) as executor:
+        async with ScriptedExecutor(three_turns(), store=store) as executor:
             session = await executor.open(OpenOptions(execution=ExecutionOptions(ephemeral=True)))
             await say(session)
             await session.aclose()
@@ -566,20 +439,20 @@ async def test_an_ephemeral_session_leaves_nothing(store: RecordStore) -> None:
 
 
 async def test_calls_without_their_capability_or_a_store_say_so() -> None:
-    async with ScriptedExecutor(script(), capabilities=["abort"]) as executor:
+    async with ScriptedExecutor(three_turns(), capabilities=["abort"]) as executor:
         for call in (executor.load("s"), executor.list(), executor.delete("s"), executor.fork("s", 1)):
             with pytest.raises(Unimplemented):
                 await call
         with pytest.raises(Unimplemented):
             await executor.rewind("s", 1)
-    async with ScriptedExecutor(script()) as executor:
+    async with ScriptedExecutor(three_turns()) as executor:
         with pytest.raises(ConfigurationError) as refused:
             await executor.load("s")
         assert refused.value.id == "store-missing"
 
 
 async def test_tools_that_the_agent_needs_must_be_offered() -> None:
-    executor = ScriptedExecutor(script(), store=MemoryRecordStore())
+    executor = ScriptedExecutor(three_turns(), store=MemoryRecordStore())
     executor.descriptor = executor.descriptor.model_copy(update={"required_tools": ["read_file"]})
     offered = OpenOptions(
         session_id="s", execution=ExecutionOptions(tools=[ToolDescriptor(name="read_file", owner="host")])
@@ -596,7 +469,7 @@ async def test_tools_that_the_agent_needs_must_be_offered() -> None:
 
 async def test_a_session_whose_opening_was_cut_off_is_not_found_and_can_be_deleted() -> None:
     store = MemoryRecordStore()
-    async with ScriptedExecutor(script(), store=store) as executor:
+    async with ScriptedExecutor(three_turns(), store=store) as executor:
         await store.create(RecordKey("scripted", "local", "s"))
         with pytest.raises(SessionNotFound):
             await executor.load("s")
@@ -605,7 +478,7 @@ async def test_a_session_whose_opening_was_cut_off_is_not_found_and_can_be_delet
 
 async def test_a_record_of_another_major_version_is_refused() -> None:
     store = MemoryRecordStore()
-    async with ScriptedExecutor(script(), store=store) as executor:
+    async with ScriptedExecutor(three_turns(), store=store) as executor:
         session = await executor.open(OpenOptions(session_id="s"))
         await session.aclose()
         (first,) = store._records[session.recorder.key].events
@@ -621,7 +494,7 @@ async def test_an_on_load_that_raises_gives_the_session_back() -> None:
             raise InvalidInput("no")
 
     store = MemoryRecordStore()
-    async with Picky(script(), store=store) as executor:
+    async with Picky(three_turns(), store=store) as executor:
         session = await executor.open(OpenOptions(session_id="s"))
         await session.aclose()
         for _ in range(2):
@@ -654,7 +527,7 @@ async def test_a_fork_has_the_prefix_settles_what_waited_and_leaves_the_original
     store: RecordStore, reenter: bool
 ) -> None:
     with anyio.fail_after(10):
-        async with ScriptedExecutor(script(), store=store, reenter=reenter) as executor:
+        async with ScriptedExecutor(three_turns(), store=store, reenter=reenter) as executor:
             session = await executor.open(OpenOptions(session_id="s"))
             first = await say(session)
             before = await stored(store, session)
@@ -675,7 +548,7 @@ async def test_a_fork_has_the_prefix_settles_what_waited_and_leaves_the_original
 @pytest.mark.rule("PER-05")
 async def test_a_fork_inside_a_stream_or_beyond_the_end_is_refused_and_leaves_nothing(store: RecordStore) -> None:
     with anyio.fail_after(10):
-        async with ScriptedExecutor(script(), store=store) as executor:
+        async with ScriptedExecutor(three_turns(), store=store) as executor:
             session = await executor.open(OpenOptions(session_id="s"))
             events = await say(session)
             for at in (events[0].seq, events[-1].seq - 1, 0):
@@ -693,7 +566,7 @@ async def test_an_on_fork_that_raises_removes_the_fork() -> None:
             raise InvalidInput("no")
 
     store = MemoryRecordStore()
-    async with Picky(script(), store=store) as executor:
+    async with Picky(three_turns(), store=store) as executor:
         session = await executor.open(OpenOptions(session_id="s"))
         with pytest.raises(InvalidInput, match="no"):
             await executor.fork("s", 1)
@@ -703,7 +576,7 @@ async def test_an_on_fork_that_raises_removes_the_fork() -> None:
 
 async def test_a_loaded_waiting_turn_can_be_steered_and_has_a_deadline(store: RecordStore) -> None:
     with anyio.fail_after(10):
-        async with ScriptedExecutor(script(), store=store, reenter=True) as executor:
+        async with ScriptedExecutor(three_turns(), store=store, reenter=True) as executor:
             session = await executor.open(OpenOptions(session_id="s"))
             await say(session)
             await session.aclose()
@@ -724,166 +597,6 @@ async def test_a_loaded_waiting_turn_can_be_steered_and_has_a_deadline(store: Re
 
 
 async def test_a_session_without_a_store_works_the_same() -> None:
-    async with session_of(ScriptedExecutor(script())) as session:
+    async with session_of(ScriptedExecutor(three_turns())) as session:
         await say(session)
         await session.stored()
-
-
-class GatedStore(MemoryRecordStore):
-    """From ``gate`` on, an append waits until it is set; ``calls`` tells the order."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.gate: anyio.Event | None = None
-        self.held = anyio.Event()
-        self.calls: list[str] = []
-
-    async def append(self, key: RecordKey, events: Sequence[Event], *, reserved_seq: int) -> None:
-        if self.gate is not None:
-            self.held.set()
-            await self.gate.wait()
-        self.calls.append("append")
-        await super().append(key, events, reserved_seq=reserved_seq)
-
-    async def unlock(self, key: RecordKey, owner: str) -> None:
-        self.calls.append("unlock")
-        await super().unlock(key, owner)
-
-
-@pytest.mark.rule("PER-02", "PER-04")
-async def test_nothing_is_done_for_a_message_or_an_answer_before_it_is_stored() -> None:
-    store, done = GatedStore(), list[str]()
-
-    async def work(ctx: RunContext) -> None:
-        done.append("began")
-        await ctx.request(tool("write", "grant"))
-        done.append("ran")
-        await ctx.emit(ToolResponse(request_id="write", name="write"))
-
-    async def held(*given: Any) -> None:
-        store.gate, store.held = anyio.Event(), anyio.Event()
-        stream = session.stream(*given)
-        read_on = anyio.Event()
-
-        async def enter() -> None:
-            async with stream:
-                read_on.set()
-                [event async for event in stream]
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(enter)
-            await store.held.wait()
-            for _ in range(50):
-                await anyio.lowlevel.checkpoint()
-            before.append((list(done), read_on.is_set()))
-            store.gate.set()
-
-    before: list[tuple[list[str], bool]] = []
-    with anyio.fail_after(10):
-        async with Puppet(work, store=store) as executor:
-            session = await executor.open()
-            await held("go")
-            await held([grant("write")])
-    # The first stream has no receipts that could be read too early.
-    assert before == [([], True), (["began"], False)]
-    assert done == ["began", "ran"]
-
-
-@pytest.mark.rule("PER-02", "PER-04", "CTL-06")
-async def test_a_steer_is_handed_to_the_run_when_it_is_stored_as_injected() -> None:
-    store, began, steered, heard = GatedStore(), anyio.Event(), anyio.Event(), list[str]()
-
-    async def work(ctx: RunContext) -> None:
-        began.set()
-        await steered.wait()
-        heard.extend(plain_text(steer.content) for steer in await ctx.steers())
-
-    with anyio.fail_after(10):
-        async with Puppet(work, store=store) as executor:
-            session = await executor.open()
-            async with session.stream("go") as stream:
-                await began.wait()
-                assert (await session.steer("mind")).status == "queued"
-                gate = store.gate = anyio.Event()
-                steered.set()
-                await store.held.wait()
-                for _ in range(50):
-                    await anyio.lowlevel.checkpoint()
-                early = list(heard)
-                gate.set()
-                [event async for event in stream]
-    assert early == []
-    assert heard == ["mind"]
-
-
-def staying(store: GatedStore, leave: anyio.Event) -> Work:
-    """Work whose write the store holds, and that stays until it may leave, also when it is told to end."""
-
-    async def work(ctx: RunContext) -> None:
-        store.gate = anyio.Event()
-        await ctx.emit(tool(needs="none"))
-        with anyio.CancelScope(shield=True):
-            await leave.wait()
-
-    return work
-
-
-@pytest.mark.rule("PER-02")
-async def test_a_session_that_was_stopped_gives_its_record_back_after_its_last_write() -> None:
-    store, leave = GatedStore(), anyio.Event()
-    with anyio.fail_after(5):
-        async with Puppet(staying(store, leave), store=store, grace_s=0.05) as executor:
-            session = await executor.open()
-            session.stream("go")
-            await store.held.wait()
-            async with anyio.create_task_group() as group:
-
-                async def abort() -> None:
-                    with pytest.raises(AbortTimeout):
-                        await session.abort()
-
-                group.start_soon(abort)
-                async with session.events(follow=True) as reader:
-                    with pytest.raises(ConnectionLost):
-                        [event async for event in reader]
-                assert store.gate is not None
-                store.gate.set()
-            assert store.calls[-1] == "unlock"
-            leave.set()
-
-
-@pytest.mark.rule("PER-02")
-async def test_a_record_whose_store_does_not_answer_stays_locked() -> None:
-    store, leave = GatedStore(), anyio.Event()
-    with anyio.fail_after(5):
-        async with Puppet(staying(store, leave), store=store, grace_s=0.05) as executor:
-            session = await executor.open()
-            session.stream("go")
-            await store.held.wait()
-            with pytest.raises(AbortTimeout):
-                await session.abort()
-            with pytest.raises(SessionBusy):
-                await executor.load(session.session_id)
-            leave.set()
-            assert store.gate is not None
-            store.gate.set()
-
-
-async def test_a_session_does_not_take_the_place_of_one_that_is_open_under_its_key() -> None:
-    async def work(ctx: RunContext) -> None: ...
-
-    with anyio.fail_after(5):
-        store = MemoryRecordStore()
-        async with Puppet(work, store=store) as executor:
-            await (await executor.open(OpenOptions(session_id="s"))).aclose()
-            await (await executor.open(OpenOptions(session_id="source"))).aclose()
-            unkept = OpenOptions(session_id="s", execution=ExecutionOptions(ephemeral=True))
-            first = await executor.open(unkept)
-            with pytest.raises(SessionBusy):
-                await executor.load("s")
-            with pytest.raises(SessionExists):
-                await executor.fork("source", 1, OpenOptions(session_id="s"), store=store)
-        assert first.state == "closed"
-        assert executor.closed == ["s", "source", "s"]
-        async with Puppet(work, store=store) as executor:
-            await executor.load("s")
