@@ -160,11 +160,14 @@ async def test_an_observer_whose_own_awaiting_was_cancelled_changes_nothing(anyi
 
 async def test_a_host_keeps_nothing_of_a_session_that_was_closed_by_hand() -> None:
     host = Host()
-    first = FakeSession()
-    await host.open(FakeExecutor(first), ExecutionOptions(permission_mode="plan"))  # type: ignore[arg-type]
-    await first.aclose()
-    kept = weakref.ref(first)
-    del first
+
+    async def leave_one() -> weakref.ref[FakeSession]:  # a frame of its own: whoever reads this one's names keeps them
+        first = FakeSession()
+        await host.open(FakeExecutor(first), ExecutionOptions(permission_mode="plan"))  # type: ignore[arg-type]
+        await first.aclose()
+        return weakref.ref(first)
+
+    kept = await leave_one()
     await host.open(FakeExecutor(FakeSession()))  # type: ignore[arg-type]
     gc.collect()
     assert kept() is None
