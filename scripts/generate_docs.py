@@ -324,7 +324,7 @@ def _host_matrix() -> list[str]:
         "",
         f"{len(scenarios)} scenarios, in which an executor misbehaves, show {len(HOST_RULES)} rules of hosts.",
         f"{faults} broken hosts, each a correct one with one fault, must fail the rule that they stand under,",
-        "and no other.",
+        "and no other; each scenario is failed by a host that stands under a rule of it.",
         "The scenarios of HOST-32 take long: they are played only to the hosts that stand there.",
         "The tests in `tests/conformance/broken_hosts` hold the suite to that.",
     ]

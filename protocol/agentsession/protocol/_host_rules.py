@@ -98,7 +98,7 @@ _RULES: Final = (
     ),
     _rule(
         15,
-        "A request that waits, for a person or a slow tool, holds up no other.",
+        "While a request waits, for a person or a slow tool, a call beside it that needs neither is answered.",
         fix="serve each request in a task of its own",
     ),
     _rule(
@@ -127,7 +127,7 @@ _RULES: Final = (
     ),
     _rule(
         20,
-        "An answer that the session refuses is not given again without end.",
+        "The answer to a question is not given again without end where the session refuses it.",
         "questions",
         fix="count the refusals, and cancel the question",
     ),
@@ -145,7 +145,7 @@ _RULES: Final = (
     ),
     _rule(
         23,
-        "After an abort nothing of that turn begins, and no result and no yes is sent.",
+        "After an abort nothing of that turn begins, and neither a yes nor a result that is not an error is sent.",
         fix="mark the turn as aborted before anything is awaited",
     ),
     _rule(

@@ -35,11 +35,11 @@ from agentsession.protocol import (
     Receipt,
     StreamEnd,
     ToolDenial,
-    ToolGrant,
     ToolRequest,
     ToolResponse,
     ToolResult,
     check_json,
+    grant,
     plain_text,
 )
 
@@ -242,12 +242,15 @@ class SimpleRun(HostRun):
             return self.error(request.request_id, "the arguments do not fit")
         if request.needs not in ("result", "grant"):
             return self.unknown_need(request)
-        word, args = await self.decide(request, tool, args)
+        word, decided = await self.decide(request, tool, args)
         if word != "allow":
             return self.denied(request)
         if tool is None:
-            return ToolGrant(request_id=request.request_id)
-        return await self.run(request.request_id, tool, args)
+            return self.grant(request, None if decided == args else decided)
+        return await self.run(request.request_id, tool, decided)
+
+    def grant(self, request: ToolRequest, edited: dict[str, Any] | None) -> Answer:
+        return grant(request.request_id, edited)
 
     def unknown_need(self, request: ToolRequest) -> Answer:
         return self.denied(request)

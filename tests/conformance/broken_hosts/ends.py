@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import anyio
+from anyio.lowlevel import checkpoint
 from tests.conformance.broken_hosts._broken import BrokenHost, broken_host
 
 from agentsession.conformance.hosts.harness import Situation
 from agentsession.protocol import (
     AgentSession,
     Answer,
+    ConnectionLost,
     Event,
     EventStream,
     PendingRequest,
@@ -28,6 +32,41 @@ class DoesNotTellTheExecutor(BrokenHost):
         self.end = StreamEnd(reason="aborted")
         self.driving.cancel()
         self.changed.set()
+
+
+class _Lingers(BrokenHost):
+    """What two have in common: a turn that is over waits for its tools and people as if they were not."""
+
+    lingers = False
+
+    async def drive(self, message: str) -> None:
+        await super().drive(message)
+        while self.lingers and self.serving:
+            await self.changed.wait()
+            self.changed = anyio.Event()
+
+    def settled(self, request_id: str) -> None:
+        if not self.lingers:
+            super().settled(request_id)
+
+    def stop(self) -> None:
+        if not self.lingers:
+            super().stop()
+
+
+@broken_host("HOST-22")
+class WaitsForWhatItServesAtAnAbort(_Lingers):
+    """An abort ends the turn at the executor, and waits for the tools and people of the host."""
+
+    is_closing = False
+
+    async def abort(self) -> None:
+        self.lingers = not self.is_closing
+        await super().abort()
+
+    async def close(self) -> None:
+        self.is_closing = True
+        await super().close()
 
 
 @broken_host("HOST-23")
@@ -84,6 +123,30 @@ class TakesAnyExceptionForAnEnd(BrokenHost):
             super().cut_off()
 
 
+@broken_host("HOST-25")
+class WaitsForALostStream(BrokenHost):
+    """A stream whose executor is lost is waited for, as if it came back."""
+
+    async def follow(self, stream: EventStream) -> None:
+        try:
+            await super().follow(stream)
+        except ConnectionLost:
+            await anyio.sleep_forever()
+
+
+@broken_host("HOST-25")
+class TakesALostRecordForAnEnd(BrokenHost):
+    """An executor that is lost while the turn is paused has completed it."""
+
+    async def watch(self) -> None:
+        try:
+            async for event in self.session.events(after=self.cursor, follow=True):
+                await self.see(event)
+        except ConnectionLost:
+            self.end = StreamEnd(reason="completed")
+            self.stop()
+
+
 @broken_host("HOST-26")
 class TakesAStopForAnEnd(BrokenHost):
     """When the iteration is over the turn is completed."""
@@ -138,6 +201,18 @@ class OnlyAbortsAsItCloses(BrokenHost):
             await self.over.wait()
 
 
+@broken_host("HOST-28")
+class ClosesUnderWhatItServes(_Lingers):
+    """The session is closed, and its turn waits for the tools and people of the host."""
+
+    async def close(self) -> None:
+        if hasattr(self, "over") and not self.over.is_set():
+            self.lingers = True
+            with contextlib.suppress(Exception):
+                await self.abort()
+        await self.close_session()
+
+
 @broken_host("HOST-29")
 class StopsAtAPause(BrokenHost):
     """The first stream_end is the end of the turn."""
@@ -151,7 +226,7 @@ class ContinuesTooEarly(BrokenHost):
     """A paused turn is continued at once, answered or not."""
 
     async def all_served(self) -> None:
-        await anyio.sleep(0)
+        await checkpoint()  # nothing is waited for; the agent has its turn, as in any continuing
 
 
 @broken_host("HOST-30")
@@ -162,6 +237,15 @@ class FallsOverWhatItDoesNotKnow(BrokenHost):
         super().check(event)
         if isinstance(event, UnknownEvent):
             raise NotImplementedError(event.type)
+
+
+@broken_host("HOST-30")
+class TellsAnEndThatItDoesNotKnowAsAFailure(BrokenHost):
+    """An end of a later version is handed back as an error."""
+
+    def reason(self) -> str:
+        reason = super().reason()
+        return "failed" if reason.startswith("x-") else reason
 
 
 @broken_host("HOST-30")
@@ -179,6 +263,35 @@ class FallsOverWhatIsNoEvent(BrokenHost):
     """What the stream gives is taken for an event unseen."""
 
     def check(self, event: object) -> None: ...
+
+
+@broken_host("HOST-31")
+class FallsOverWhatIsOfAnotherSession(BrokenHost):
+    """That an event is of this session is asserted."""
+
+    def check(self, event: object) -> None:
+        super().check(event)
+        assert isinstance(event, Event)
+        assert event.session_id == self.session.session_id
+
+
+@broken_host("HOST-31")
+class FallsOverWhatFollowsAnEnd(BrokenHost):
+    """That nothing follows the end of a turn is asserted."""
+
+    async def see(self, event: Event) -> None:
+        assert self.end is None or self.end.reason != "completed"
+        await super().see(event)
+
+
+@broken_host("HOST-31")
+class FallsOverAnAnswerOfNobody(BrokenHost):
+    """A response is looked up among the requests that were seen, and not finding one is a defect."""
+
+    def settled(self, request_id: str) -> None:
+        if request_id not in self.taken | self.calls.keys():
+            raise KeyError(request_id)
+        super().settled(request_id)
 
 
 @broken_host("HOST-31")

@@ -162,6 +162,17 @@ class RemembersAYes(BrokenHost):
         return self.said[request.name]
 
 
+@broken_host("HOST-05")
+class DeniesWhatThePersonAllowed(BrokenHost):
+    """A yes of the person is for the host's own tools; those of the agent are denied."""
+
+    async def decide(
+        self, request: ToolRequest, tool: HostTool | None, args: dict[str, Any]
+    ) -> tuple[str, dict[str, Any]]:
+        word, decided = await super().decide(request, tool, args)
+        return ("deny" if tool is None and self.policy(request, args) == "ask" else word), decided
+
+
 @broken_host("HOST-06")
 class ShowsTheAgentsTitle(BrokenHost):
     """The person is shown the title that the agent gave the call, where there is one."""
@@ -201,6 +212,14 @@ class ForgetsEdits(BrokenHost):
     ) -> tuple[str, dict[str, Any]]:
         word, _ = await super().decide(request, tool, args)
         return word, args
+
+
+@broken_host("HOST-07")
+class GrantsWithoutTheEdit(BrokenHost):
+    """What a person edited in a call of the agent's is left out of the grant."""
+
+    def grant(self, request: ToolRequest, edited: dict[str, Any] | None) -> Answer:
+        return super().grant(request, None)
 
 
 @broken_host("HOST-08")

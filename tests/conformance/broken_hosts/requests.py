@@ -116,6 +116,13 @@ class KeepsOnWithWhatWasSettled(BrokenHost):
     def settled(self, request_id: str) -> None: ...
 
 
+@broken_host("HOST-13")
+class ReadsNothingInAPause(BrokenHost):
+    """The record is read while a stream runs, and not while the turn is paused."""
+
+    async def watch(self) -> None: ...
+
+
 @broken_host("HOST-11")
 class InsistsOnAStaleAnswer(BrokenHost):
     """An answer that came too late is given again."""
@@ -134,6 +141,17 @@ class ServesWhateverItSees(BrokenHost):
         if isinstance(event, ToolRequest) and self.is_new(event) and not self.is_aborted:
             self.taken.add(event.request_id)
             self.serving[event.request_id] = anyio.CancelScope()
+            self.start(self.tasks, event)
+
+
+@broken_host("HOST-14")
+class ServesWhatComesUnderAUsedId(BrokenHost):
+    """A request that is told from the one before by its tool alone is served under the same id."""
+
+    async def see(self, event: Event) -> None:
+        known = self.calls.get(event.request_id) if isinstance(event, ToolRequest) else None
+        await super().see(event)
+        if isinstance(event, ToolRequest) and known is not None and known.name != event.name:
             self.start(self.tasks, event)
 
 
@@ -204,6 +222,18 @@ class AnswersForThePerson(BrokenHost):
         return answer
 
 
+@broken_host("HOST-19")
+class AcceptsWhereTheChannelFails(BrokenHost):
+    """An approval that was cancelled, as it is where the channel fails, is accepted for the turn to go on."""
+
+    async def make_question(self, request: ElicitationRequest) -> Answer:
+        answer = await super().make_question(request)
+        is_cancelled = isinstance(answer, ElicitationAnswer) and answer.action == "cancel"
+        if is_cancelled and request.kind == "user_approval":
+            return self.question(request.request_id, "accept", None)
+        return answer
+
+
 @broken_host("HOST-20")
 class TriesForEver(BrokenHost):
     """The same answer is given until the session takes it."""
@@ -234,3 +264,22 @@ class PutsTheAnswerIntoItsError(BrokenHost):
             with contextlib.suppress(AttributeError):
                 raise RuntimeError(f"could not send {answer.content}") from error  # type: ignore[union-attr]
             raise
+
+
+@broken_host("HOST-21")
+class TellsWhatItCouldNotSendAsItCloses(BrokenHost):
+    """An answer that was lost is kept, and the error of closing says what it was."""
+
+    unsent: Any = None
+
+    async def send(self, answer: Answer) -> Receipt:
+        try:
+            return await super().send(answer)
+        except Exception:
+            self.unsent = answer.content if isinstance(answer, ElicitationAnswer) else None
+            raise
+
+    async def close(self) -> None:
+        await super().close()
+        if self.unsent is not None:
+            raise RuntimeError(f"never sent: {self.unsent}")

@@ -143,6 +143,7 @@ class Agent:
         made = self.session.stamped(request)
         assert isinstance(made, ToolRequest)  # stamping keeps the class
         self.session.waiting[made.request_id] = made
+        self.session.log.add("agent", made.type, made.request_id, made.name)
         await self.put(made)
 
     def drop(self, request_id: str) -> None:

@@ -1,7 +1,7 @@
 """What holds in every scene, whatever it was about: nothing ran without an allow, and nothing was answered twice.
 
-Not for: what one scenario alone shows (``scenarios``). Rules carried: HOST-01 to HOST-06, HOST-11, HOST-12, HOST-16,
-HOST-21. May import: ``agentsession.protocol``, ``engine``, ``log``, ``scene``.
+Not for: what one scenario alone shows (``scenarios``). Rules carried: HOST-01 to HOST-06, HOST-11, HOST-12, HOST-14,
+HOST-16, HOST-21. May import: ``agentsession.protocol``, ``engine``, ``log``, ``scene``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from agentsession.protocol import ToolProgress
 __all__ = ["HOST_LOG_RULES", "check_log"]
 
 HOST_LOG_RULES: Final = frozenset(
-    {"HOST-01", "HOST-02", "HOST-03", "HOST-04", "HOST-05", "HOST-06", "HOST-11", "HOST-12", "HOST-16"}
+    {"HOST-01", "HOST-02", "HOST-03", "HOST-04", "HOST-05", "HOST-06", "HOST-11", "HOST-12", "HOST-14", "HOST-16"}
 )
 """The rules that are looked for in every scene."""
 
@@ -43,11 +43,13 @@ def check_log(scene: HostScene) -> Break | None:
             runs[entry.about] += 1
             asked = list(names.values()).count(entry.about)
             found = _unallowed(scene, entries[:place], entry.about)
-            if found is None and 0 < asked < runs[entry.about]:
+            if found is None and asked == 0:
+                found = "HOST-14", f"{entry.about} ran, and no request for it was ever pending"
+            elif found is None and asked < runs[entry.about]:
                 found = "HOST-12", f"{entry.about} ran {runs[entry.about]} times, and was requested {asked} times"
         elif entry.who == "host" and entry.what.startswith(("tool_", "elicitation_")):
             found = _answered(scene, entries[:place], entry, names, answered)
-        elif entry.who == "host" and entry.what in ("raised", "prints"):
+        elif entry.who == "host" and (entry.what == "prints" or entry.what.startswith("raised")):
             found = _told(scene, str(entry.data))
         if found is not None:
             shown = [Evidence(str(each)) for each in entries[max(0, place - _STRETCH) : place]]

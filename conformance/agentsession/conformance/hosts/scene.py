@@ -91,6 +91,11 @@ class Outcome:
         self._over = anyio.Event()
 
     @property
+    def has_failed(self) -> bool:
+        """Whether it ended with an error, raised or handed back."""
+        return self.error is not None or self.reason == "failed"
+
+    @property
     def is_over(self) -> bool:
         return self._over.is_set()
 
@@ -368,8 +373,12 @@ class HostScene:
 
     def require_failed(self, outcome: Outcome) -> None:
         """The turn ended with an error."""
-        failed = outcome.error is not None or outcome.reason == "failed"
-        self.require(failed, f"the turn ended {outcome.reason}, with no error")
+        self.require(outcome.has_failed, f"the turn ended {outcome.reason}, with no error")
+
+    def require_no_error(self, outcome: Outcome) -> None:
+        """The turn ended without an error, whatever the reason of its end is."""
+        said = "ended failed" if outcome.error is None else f"raised {outcome.error!r}"
+        self.require(not outcome.has_failed, f"the turn {said}")
 
     def require_not_run(self, *names: str) -> None:
         """These tools have not run."""

@@ -88,6 +88,7 @@ async def arguments_that_are_too_deep_end_nothing(scene: HostScene) -> None:
     stage = await scene.host(play, tools=tools, policy={"write": "allow", "look": "allow"})
     scene.require_completed(await stage.turn())
     scene.require_not_run("write")
+    scene.require_error("c1")
     scene.require(scene.runs("look") == 1, "the call after it did not run")
 
 

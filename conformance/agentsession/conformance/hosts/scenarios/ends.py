@@ -15,7 +15,7 @@ from agentsession.conformance.hosts.agent import Agent, Play
 from agentsession.conformance.hosts.harness import Word
 from agentsession.conformance.hosts.scenarios._shared import thinking_person
 from agentsession.conformance.hosts.scene import HostScene, Outcome, Stage, host_scenario
-from agentsession.protocol import ToolGrant, ToolResult
+from agentsession.protocol import ElicitationAnswer, ToolGrant, ToolResult
 
 _MANY: Final = 20
 
@@ -48,12 +48,17 @@ async def _asking(scene: HostScene) -> tuple[Stage, Outcome]:
     return stage, outcome
 
 
+async def _over(scene: HostScene, outcome: Outcome) -> None:
+    """The turn ends after an abort, and waits for no tool and no person."""
+    scene.require(await scene.comes(lambda: outcome.is_over), "the turn goes on after the abort", "HOST-22")
+
+
 @host_scenario("HOST-22")
 async def abort_stops_the_tool_that_runs(scene: HostScene) -> None:
     """The host is told to abort while its tool runs."""
     stage, outcome = await _slow(scene)
     await stage.abort()
-    await outcome.over()
+    await _over(scene, outcome)
     scene.require(scene.log.has("host", "aborts"), "the executor was not told")
     scene.require(scene.has_stopped("slow"), "the tool was not stopped")
     scene.require(outcome.error is not None or outcome.reason == "aborted", f"the turn ended {outcome.reason}")
@@ -64,7 +69,7 @@ async def abort_withdraws_what_the_person_is_asked(scene: HostScene) -> None:
     """The host is told to abort while the person is asked about a call; a yes that comes later runs nothing."""
     stage, outcome = await _asking(scene)
     await stage.abort()
-    await outcome.over()
+    await _over(scene, outcome)
     scene.release("person")
     scene.require(scene.has_stopped("write"), "the person was left with the question")
     scene.require(scene.log.has("host", "aborts"), "the executor was not told")
@@ -84,7 +89,7 @@ async def abort_withdraws_a_question_of_the_agent(scene: HostScene) -> None:
     outcome = stage.begin()
     await scene.asked("clarification", "answer")
     await stage.abort()
-    await outcome.over()
+    await _over(scene, outcome)
     scene.release("person")
     scene.require(scene.has_stopped("clarification"), "the person was left with the question")
 
@@ -108,7 +113,7 @@ async def abort_ends_a_turn_that_is_paused(scene: HostScene) -> None:
     left = await scene.comes_soon(lambda: outcome.is_over)
     scene.require(not left, "the turn was left at a pause", "HOST-29")
     await stage.abort()
-    await outcome.over()
+    await _over(scene, outcome)
     scene.require(scene.log.has("host", "aborts"), "the executor was not told")
     scene.require(scene.has_stopped("slow"), "the tool was not stopped")
 
@@ -121,7 +126,7 @@ async def a_result_that_comes_after_an_abort_is_not_sent(scene: HostScene) -> No
     await scene.begins("slow")
     await stage.abort()
     scene.release("slow")
-    await outcome.over()
+    await _over(scene, outcome)
     _require_nothing_sent(scene)
 
 
@@ -148,8 +153,33 @@ async def a_yes_that_comes_with_an_abort_runs_nothing(scene: HostScene) -> None:
     await scene.comes(lambda: any("is asked" in entry.what for entry in scene.log.entries))
     await stage.abort()
     scene.release("person")
-    await outcome.over()
+    await _over(scene, outcome)
     scene.require_not_run("write")
+    _require_nothing_sent(scene)
+
+
+@host_scenario("HOST-23", needs=["questions"])
+async def an_acceptance_that_comes_with_an_abort_is_not_sent(scene: HostScene) -> None:
+    """The person's page accepts a question of the agent although it is withdrawn."""
+
+    async def reply(kind: str, message: str) -> tuple[str, Any]:
+        try:
+            await scene.hold("person")
+        except anyio.get_cancelled_exc_class():
+            scene.log.add("person", "accepts too late", kind)
+        return ("accept", {"answer": "blue"})
+
+    async def play(agent: Agent) -> None:
+        await agent.ask("q1", "clarification")
+        await agent.answered("q1")
+        await agent.work()
+
+    stage = await scene.host(play, person=scene.person(reply=reply))
+    outcome = stage.begin()
+    await scene.asked("clarification", "answer")
+    await stage.abort()
+    scene.release("person")
+    await _over(scene, outcome)
     _require_nothing_sent(scene)
 
 
@@ -169,7 +199,7 @@ async def what_waits_for_its_turn_does_not_begin_after_an_abort(scene: HostScene
     await scene.begins("slow0")
     await stage.abort()
     scene.release("slow")
-    await outcome.over()
+    await _over(scene, outcome)
     place = [entry.what for entry in scene.log.entries].index("tells the host to abort")
     late = [entry.about for entry in scene.log.entries[place:] if entry.who == "tool" and entry.what == "begins"]
     scene.require(not late, f"{', '.join(late)} began after the abort")
@@ -178,9 +208,23 @@ async def what_waits_for_its_turn_does_not_begin_after_an_abort(scene: HostScene
 def _require_nothing_sent(scene: HostScene) -> None:
     place = next(number for number, entry in enumerate(scene.log.entries) if entry.what == "tells the host to abort")
     for entry in scene.log.entries[place:]:
-        given = entry.data if entry.who == "host" else None
-        sent = isinstance(given, ToolGrant) or (isinstance(given, ToolResult) and not given.is_error)
-        scene.require(not sent, f"{entry.about} was answered with a {entry.what} after the abort")
+        scene.require(
+            not (entry.who == "host" and _opens(entry.data)),
+            f"{entry.about} was answered with a {entry.what} after the abort",
+        )
+
+
+def _opens(answer: object) -> bool:
+    """Whether an answer is a result of a tool, or a yes."""
+    match answer:
+        case ToolGrant():
+            return True
+        case ToolResult():
+            return not answer.is_error
+        case ElicitationAnswer():
+            return answer.action == "accept"
+        case _:
+            return False
 
 
 @host_scenario("HOST-24")
@@ -197,7 +241,7 @@ async def a_turn_follows_an_aborted_one(scene: HostScene) -> None:
     outcome = stage.begin()
     await scene.begins("slow")
     await stage.abort()
-    await outcome.over()
+    await _over(scene, outcome)
     scene.require(scene.log.has("host", "aborts"), "the executor was not told of the abort", "HOST-22")
     again = stage.begin("again")
     await scene.comes(lambda: again.is_over)

@@ -65,8 +65,7 @@ async def a_need_that_is_not_known_runs_nothing(scene: HostScene) -> None:
         await agent.answered("c1")
 
     stage = await scene.host(play, tools=[scene.tool("write")], policy={"write": "allow"})
-    outcome = await stage.turn()
-    scene.require(outcome.error is None, f"the turn raised {outcome.error!r}")
+    scene.require_completed(await stage.turn())
     scene.require_not_run("write")
 
 
@@ -81,7 +80,7 @@ async def an_end_that_is_not_known_is_an_end(scene: HostScene) -> None:
     outcome = stage.begin()
     over = await scene.comes(lambda: scene.log.has("suite", "sees the turn over"))
     scene.require(over, "the turn does not end")
-    scene.require(outcome.error is None, f"the turn raised {outcome.error!r}")
+    scene.require_no_error(outcome)
 
 
 @host_scenario("HOST-31")

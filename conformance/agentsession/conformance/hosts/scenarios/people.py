@@ -41,7 +41,7 @@ async def an_answer_of_the_person_is_passed_on(scene: HostScene) -> None:
 
     stage = await scene.host(play, person=scene.person(reply=reply))
     outcome = await stage.turn()
-    scene.require(outcome.error is None, f"the turn raised {outcome.error!r}")
+    scene.require_no_error(outcome)
     given = [said(scene, f"q{number}") for number in range(3) if scene.answers(f"q{number}")]
     wanted = [("accept", {"region": "eu"}), ("decline", None), ("cancel", None)]
     scene.require(given == wanted, f"the questions were answered {given}")
@@ -85,7 +85,7 @@ async def a_form_that_nothing_fits_is_given_up(scene: HostScene) -> None:
 
     stage = await scene.host(play, person=scene.person(reply=("accept", {"region": "eu"})))
     outcome = await stage.turn()
-    scene.require(outcome.error is None, f"the turn raised {outcome.error!r}")
+    scene.require_no_error(outcome)
     scene.require(not scene.log.has("suite", "has seen enough tries"), f"it tried more than {_ENOUGH} times")
 
 

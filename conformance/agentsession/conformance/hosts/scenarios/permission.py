@@ -126,19 +126,22 @@ async def a_word_that_is_no_decision_is_denied(scene: HostScene) -> None:
 
 @host_scenario("HOST-03")
 async def a_policy_that_fails_has_denied(scene: HostScene) -> None:
-    """The policy raises at one call, which is denied; the next call is decided as ever."""
+    """The policy raises at a call and at a tool of the agent's: both are denied; the next call is decided as ever."""
 
     async def play(agent: Agent) -> None:
         await agent.call("c1", "write")
-        await agent.answered("c1")
+        await agent.grant("g1", "fetch")
+        await agent.answered("c1", "g1")
         await agent.call("c2", "look")
         await agent.answered("c2")
 
     tools = [scene.tool("write"), scene.tool("look")]
-    stage = await scene.host(play, tools=tools, policy={"write": PolicyBroke("no rules"), "look": "allow"})
+    broke = PolicyBroke("no rules")
+    stage = await scene.host(play, tools=tools, policy={"write": broke, "fetch": broke, "look": "allow"})
     scene.require_completed(await stage.turn())
     scene.require_not_run("write")
     scene.require_denial("c1")
+    scene.require_denial("g1")
     scene.require(scene.runs("look") == 1, "look did not run, which the policy allowed")
 
 
@@ -224,25 +227,28 @@ async def a_question_that_was_closed_runs_nothing(scene: HostScene) -> None:
     person = scene.person(Word("closed"))
     stage = await scene.host(play, tools=[scene.tool("write")], policy={"write": "ask"}, person=person)
     outcome = await stage.turn()
-    scene.require(outcome.error is None, f"the turn raised {outcome.error!r}")
+    scene.require_no_error(outcome)
     scene.require_not_run("write")
 
 
 @host_scenario("HOST-05", needs=["ask"])
 async def a_channel_that_fails_runs_nothing(scene: HostScene) -> None:
-    """What asks the person raises: the call is denied, and the turn goes on."""
+    """What asks the person raises: a call and a tool of the agent's are denied, and the turn goes on."""
 
     async def word(name: str, args: Mapping[str, Any]) -> Word:
         raise OSError("the page is gone")
 
     async def play(agent: Agent) -> None:
         await agent.call("c1", "write")
-        await agent.answered("c1")
+        await agent.grant("g1", "fetch")
+        await agent.answered("c1", "g1")
 
-    stage = await scene.host(play, tools=[scene.tool("write")], policy={"write": "ask"}, person=scene.person(word))
+    policy = {"write": "ask", "fetch": "ask"}
+    stage = await scene.host(play, tools=[scene.tool("write")], policy=policy, person=scene.person(word))
     scene.require_completed(await stage.turn())
     scene.require_not_run("write")
     scene.require_denial("c1")
+    scene.require_denial("g1")
 
 
 @host_scenario("HOST-05", "HOST-06", needs=["ask"])
@@ -349,6 +355,27 @@ async def edited_arguments_are_decided_on_again(scene: HostScene) -> None:
     scene.require_completed(await stage.turn())
     scene.require_not_run("write")
     scene.require_denial("c1")
+
+
+@host_scenario("HOST-07", needs=["ask", "edit"])
+async def edited_arguments_of_an_own_tool_are_what_is_granted(scene: HostScene) -> None:
+    """The person says yes with another path to two tools of the agent's: the policy lets only one of them go there."""
+
+    def policy(name: str, args: Mapping[str, Any]) -> str:
+        return "deny" if name == "wipe" and args.get("path") == "b.py" else "ask"
+
+    async def play(agent: Agent) -> None:
+        await agent.grant("g1", "fetch", {"path": "a.py"})
+        await agent.grant("g2", "wipe", {"path": "a.py"})
+        await agent.answered("g1", "g2")
+
+    stage = await scene.host(play, policy=policy, person=scene.person(Word("yes", {"path": "b.py"})))
+    scene.require_completed(await stage.turn())
+    answer = scene.answer("g1")
+    # A host that edits its own tools' calls only may deny; what the person did not say yes to is granted by none.
+    fits = not isinstance(answer, ToolGrant) or answer.args == {"path": "b.py"}
+    scene.require(fits, "the call was granted with other arguments than those that the person said yes to")
+    scene.require(not isinstance(scene.answer("g2"), ToolGrant), "it was granted where the policy lets none go")
 
 
 @host_scenario("HOST-08", needs=["questions"])

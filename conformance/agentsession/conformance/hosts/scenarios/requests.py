@@ -161,6 +161,46 @@ async def a_question_about_a_settled_call_is_withdrawn(scene: HostScene) -> None
     scene.require(not scene.answers("c1"), "it was answered after it had been settled")
 
 
+@host_scenario("HOST-13", needs=["questions"])
+async def a_question_of_the_agent_that_was_settled_is_withdrawn(scene: HostScene) -> None:
+    """Another client answers the agent's question while the person thinks about it."""
+
+    async def play(agent: Agent) -> None:
+        await agent.ask("q1", "clarification")
+        await scene.asked("clarification", "answer")
+        agent.settle("q1")
+        await scene.comes(lambda: scene.has_stopped("clarification"))
+        scene.release("person")
+        await agent.breathe()
+
+    stage = await scene.host(play, person=thinking_person(scene))
+    scene.require_completed(await stage.turn())
+    scene.require(scene.has_stopped("clarification"), "the person was left with a question that was settled")
+    scene.require(not scene.answers("q1"), "it was answered after it had been settled")
+
+
+@host_scenario("HOST-13")
+async def what_was_settled_in_a_pause_is_stopped(scene: HostScene) -> None:
+    """Another client answers while the turn is paused: only the record tells the host."""
+
+    async def play(agent: Agent) -> None:
+        await agent.call("c1", "write")
+        await scene.begins("write")
+        scene.group.start_soon(later, agent)
+        await agent.pause()
+
+    async def later(agent: Agent) -> None:
+        await scene.log.until(lambda: scene.log.has("agent", "stream_end"))
+        agent.settle("c1")
+        await scene.comes(lambda: scene.has_stopped("write"))
+        scene.release("write")
+
+    stage = await scene.host(play, tools=[scene.tool("write", scene.held("write"))], policy={"write": "allow"})
+    scene.require_completed(await stage.turn())
+    scene.require(scene.has_stopped("write"), "the tool was not stopped")
+    scene.require(not scene.answers("c1"), "it was answered after it had been settled")
+
+
 @host_scenario("HOST-11")
 async def a_stale_answer_is_not_given_again(scene: HostScene) -> None:
     """The answer comes too late, and the session says so."""
@@ -257,6 +297,26 @@ async def a_person_who_thinks_holds_up_no_other(scene: HostScene) -> None:
     tools = [scene.tool("write"), scene.tool("quick")]
     policy = {"write": "ask", "quick": "allow"}
     stage = await scene.host(play, tools=tools, policy=policy, person=thinking_person(scene))
+    scene.require_completed(await stage.turn())
+    scene.require(scene.log.has("suite", "saw that the quick call was free"), "the quick call waited for the person")
+
+
+@host_scenario("HOST-15", needs=["questions"])
+async def a_person_who_reads_a_question_holds_up_no_call(scene: HostScene) -> None:
+    """While the person reads a question of the agent, the call beside it runs and is answered."""
+
+    async def play(agent: Agent) -> None:
+        await agent.ask("q1", "clarification")
+        await scene.asked("clarification", "answer")
+        await agent.call("c1", "quick")
+        free = await scene.comes(lambda: "c1" not in agent.session.waiting)
+        scene.log.add("suite", "saw that the quick call was" + ("" if free else " not") + " free")
+        scene.release("person")
+        await agent.answered("q1", "c1")
+
+    stage = await scene.host(
+        play, tools=[scene.tool("quick")], policy={"quick": "allow"}, person=thinking_person(scene)
+    )
     scene.require_completed(await stage.turn())
     scene.require(scene.log.has("suite", "saw that the quick call was free"), "the quick call waited for the person")
 
