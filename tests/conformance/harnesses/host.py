@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from agentsession.conformance.hosts.harness import HostHarness, HostRun, Person, Situation
-from agentsession.host import Approval, Host, PolicyRequest, Position
-from agentsession.host._policy import PolicyDecision
+from agentsession.host import Approval, Host, PolicyDecision, PolicyRequest, Position
 from agentsession.host.cli._render import Renderer
 from agentsession.protocol import (
     AgentExecutor,
