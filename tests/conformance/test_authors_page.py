@@ -32,20 +32,25 @@ def run(words: list[str], place: Path) -> str:
     return timeless(done.stdout)
 
 
+def follow(page: str, place: Path) -> int:
+    """Save each file of a page, run each command that the page shows the output of, and compare; returns how many."""
+    commands = 0
+    for shown in read_page(page):
+        if shown.name:
+            shown.save(place)
+        elif shown.prints is not None:
+            commands += 1
+            assert run(shlex.split(shown.text), place) == timeless(shown.prints)
+    return commands
+
+
 def timeless(text: str) -> str:
     """How long it took, and how many steps a version of hypothesis draws, are not compared."""
     return re.sub(r"\d+ steps", "0 steps", re.sub(r"\d+\.\d+s", "0s", text))
 
 
 def test_the_page_leads_from_an_executor_to_one_that_is_proven(tmp_path: Path) -> None:
-    commands = 0
-    for shown in read_page(PAGE):
-        if shown.name:
-            shown.save(tmp_path)
-        elif shown.prints is not None:
-            commands += 1
-            assert run(shlex.split(shown.text), tmp_path) == timeless(shown.prints)
-    assert commands == 3
+    assert follow(PAGE, tmp_path) == 3
     collected = run(["-m", "pytest", "-q", "-p", "no:cacheprovider", "test_tiny.py"], tmp_path)
     assert re.search(r"59 passed, 13 skipped", collected), collected
 
