@@ -18,6 +18,7 @@ from agentsession.protocol import (
     PendingRequest,
     StreamEnd,
     ToolRequest,
+    ToolResult,
     UnknownEvent,
 )
 
@@ -222,6 +223,19 @@ class StopsAtAPause(BrokenHost):
 
 
 @broken_host("HOST-29")
+class ContinuesWithAMessage(BrokenHost):
+    """After a pause the agent is told to go on, which begins another turn."""
+
+    async def drive(self, message: str) -> None:
+        await self.read(self.session.stream(message))
+        while self.end is not None and self.end.reason == "input_required" and not self.is_aborted:
+            await self.all_served()
+            self.raise_failure()
+            if not self.is_aborted:
+                await self.read(self.session.stream("Go on."))
+
+
+@broken_host("HOST-29")
 class ContinuesTooEarly(BrokenHost):
     """A paused turn is continued at once, answered or not."""
 
@@ -256,6 +270,14 @@ class RunsWhateverIsNeeded(BrokenHost):
         if isinstance(request, ToolRequest) and request.needs != "grant":
             request = request.model_copy(update={"needs": "result"})
         return await super().make(request)
+
+
+@broken_host("HOST-30")
+class AnswersWhateverIsNeeded(BrokenHost):
+    """A request whose need it does not know is answered with an empty result."""
+
+    def unknown_need(self, request: ToolRequest) -> Answer:
+        return ToolResult(request_id=request.request_id)
 
 
 @broken_host("HOST-31")

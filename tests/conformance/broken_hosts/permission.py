@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import anyio
 from tests.conformance.broken_hosts._broken import BrokenHost, broken_host
 
 from agentsession.conformance.hosts.harness import HostTool, Word
@@ -160,6 +161,26 @@ class RemembersAYes(BrokenHost):
         if request.name not in self.said:
             self.said[request.name] = await super().approve(request, args)
         return self.said[request.name]
+
+
+@broken_host("HOST-05")
+class AsksOnceForCallsSideBySide(BrokenHost):
+    """While the person is asked about a tool, what is said holds for each other call of it that waits."""
+
+    word = Word("no")
+
+    async def approve(self, request: ToolRequest, args: Mapping[str, Any]) -> Word:
+        self.asking: dict[str, anyio.Event] = getattr(self, "asking", {})
+        if request.name in self.asking:
+            await self.asking[request.name].wait()
+            return self.word
+        asked = self.asking[request.name] = anyio.Event()
+        try:
+            self.word = await super().approve(request, args)
+        finally:
+            del self.asking[request.name]
+            asked.set()
+        return self.word
 
 
 @broken_host("HOST-05")

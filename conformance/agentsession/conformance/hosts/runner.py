@@ -34,7 +34,7 @@ _LIMIT_S: Final = 10.0
 """A scenario takes milliseconds; one that is not over by then waits for something that will not come."""
 _PATIENCE_S: Final = 2.0
 """How long a scenario waits for what a correct host does at once, or after its own grace time."""
-_MODULES: Final = ("permission", "arguments", "requests", "people", "ends", "losses", "hostile")
+_MODULES: Final = ("permission", "edits", "arguments", "requests", "people", "ends", "losses", "hostile")
 
 
 def all_host_scenarios() -> Mapping[str, HostScenario]:

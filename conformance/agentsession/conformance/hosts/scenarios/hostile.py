@@ -67,6 +67,7 @@ async def a_need_that_is_not_known_runs_nothing(scene: HostScene) -> None:
     stage = await scene.host(play, tools=[scene.tool("write")], policy={"write": "allow"})
     scene.require_completed(await stage.turn())
     scene.require_not_run("write")
+    scene.require_error("c1")
 
 
 @host_scenario("HOST-30")

@@ -162,5 +162,6 @@ async def a_turn_is_not_continued_before_all_is_answered(scene: HostScene) -> No
     places = {(entries[at].what, entries[at].about): at for at in reversed(range(len(entries)))}  # the first of each
     over = [places[what, "slow"] for what in ("ends", "stops") if (what, "slow") in places]
     scene.require(bool(over), "slow did not run, which the policy allowed")
+    scene.require(("continues the turn", "") in places, "the turn was not continued")
     early = places["continues the turn", ""] < over[0]
     scene.require(not early, "the turn was continued while a call of it was not answered")
