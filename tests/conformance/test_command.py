@@ -11,6 +11,7 @@ import pytest
 
 from agentsession.conformance import extras
 from agentsession.conformance.command import command
+from agentsession.conformance.scene import HarnessBroke
 
 ROOT = Path(__file__).resolve().parents[2]
 HARNESS = "tests.conformance.harnesses.scripted:harness"
@@ -154,6 +155,25 @@ def test_kills_that_could_not_be_tried_are_exit_code_1(capsys: pytest.CaptureFix
     code, out, _ = conform(capsys, stdio=unheld, rule=["LIFE-05"], kills=1, as_json=True)
     (extra,) = json.loads(out)["extras"]
     assert (code, extra["name"], extra["good"]) == (1, "kills", False)
+
+
+def test_sequences_none_of_which_could_be_played_are_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = conform(capsys, "tests.conformance.harnesses.lossy:short", rule=["LIFE-05"], random=2)
+    assert code == 1
+    assert "came to no verdict: two turns at the most" in out
+    assert "nothing broke" not in out
+
+
+def test_what_was_asked_for_and_met_a_harness_that_breaks_is_exit_code_6(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(*_: object) -> None:
+        raise HarnessBroke("no model")
+
+    monkeypatch.setattr(extras, "_random", breaks)
+    code, out, _ = conform(capsys, HARNESS, rule=["LIFE-05"], random=1)
+    assert code == 6
+    assert "random       the harness could not make an executor: no model" in out
 
 
 def test_an_executor_in_this_process_cannot_be_killed_for_real_and_nothing_is_tried_before_that_is_said(

@@ -21,7 +21,7 @@ from agentsession.conformance.report.document import document, report_schema
 from agentsession.conformance.report.html import html
 from agentsession.conformance.report.junit import junit
 from agentsession.conformance.report.terminal import lines
-from agentsession.conformance.results import Report, Status
+from agentsession.conformance.results import Extra, Report, Result, Status
 from agentsession.conformance.runner import run
 from agentsession.protocol import RULES, AgentExecutor
 
@@ -136,6 +136,18 @@ def test_a_level_that_is_missed_is_told_in_every_report_for_people_and_ci() -> N
     assert said in html(missed)
     assert [case.get("message") for case in ET.fromstring(junit(missed)).iter("failure")] == [said]
     assert "level" not in "\n".join(lines(report_of({})))
+
+
+def test_an_extra_that_could_not_be_tried_is_told_in_every_report_for_people_and_ci() -> None:
+    untried = Extra("random", "0 sequences", (Result("LIFE-12", Status.NOT_RUN),))
+    report = dataclasses.replace(report_of({}), extras=(untried,))
+    said = "random: asked for, and could not be tried"
+    assert report.exit_code == 1
+    assert f"FAIL {said}" in list(lines(report))
+    assert said in html(report)
+    assert [case.get("message") for case in ET.fromstring(junit(report)).iter("failure")] == [said]
+    tried = dataclasses.replace(report, extras=(Extra("random", "2 sequences"),))
+    assert (tried.exit_code, list(ET.fromstring(junit(tried)).iter("failure"))) == (0, [])
 
 
 def test_what_was_logged_is_in_every_report_and_in_the_text_on_demand() -> None:

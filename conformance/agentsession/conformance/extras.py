@@ -7,16 +7,21 @@ May import: ``agentsession.protocol``, anyio, and when they are wanted the modul
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from typing import Final
 
 import anyio
 
 from agentsession.conformance.harness import Harness
 from agentsession.conformance.results import Extra
+from agentsession.conformance.runner import judged
 from agentsession.conformance.scene import HarnessBroke
 from agentsession.protocol import ConfigurationError
 
 __all__ = ["try_extras"]
+
+_ANY: Final = ("LIFE-12",)
+"""The rule of what could not be tried at all."""
 
 
 def try_extras(
@@ -24,7 +29,7 @@ def try_extras(
 ) -> list[Extra]:
     """Drive so many sequences at random, and kill so many processes; neither where the number is 0.
 
-    A harness that breaks gives nothing: the suite itself says so.
+    Where the harness makes no executor nothing more is tried, and that is what came of it.
 
     Args:
         harness: Makes the executors.
@@ -36,14 +41,18 @@ def try_extras(
     Raises:
         ConfigurationError: hypothesis is missing, or there is no process to be killed.
     """
+    wanted: list[tuple[str, Callable[[], Extra]]] = []
+    if kills:  # first: where there is no process, that is said before sequences were tried for minutes
+        wanted.append(("kills", lambda: _kills(harness, kills, seed)))
+    if sequences:
+        wanted.append(("random", lambda: _random(harness, sequences, seed, rules)))
     made: list[Extra] = []
-    try:
-        if kills:  # first: where there is no process, that is said before sequences were tried for minutes
-            made.append(_kills(harness, kills, seed))
-        if sequences:
-            made.append(_random(harness, sequences, seed, rules))
-    except HarnessBroke:
-        return []
+    for name, tried in wanted:
+        try:
+            made.append(tried())
+        except HarnessBroke as error:
+            broke = judged(_ANY, error)
+            return [*made, Extra(name, broke[0].message, tuple(broke))]
     return made
 
 

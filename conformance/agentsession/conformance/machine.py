@@ -47,6 +47,8 @@ __all__ = ["RANDOM", "RandomReport", "drive_at_random"]
 RANDOM: Final = "driven at random"
 """The name of the scenario that a failure is reported under."""
 
+_NO_RULE: Final = "LIFE-12"
+"""The rule of what breaks and is none's own: a session takes its next step."""
 _LIMIT_S: Final = 20.0
 _SOON_S: Final = 1.0
 """The same once a sequence was found that comes to no end: a smaller one shows it sooner."""
@@ -80,8 +82,10 @@ class RandomReport:
     steps: int
     cut: int = 0
     """How many more were begun and came to no verdict: a rule broke that does not count, or a step cannot be played."""
+    why: str = ""
+    """Why the first of those came to none."""
     result: Result | None = None
-    """The failure, with the smallest sequence that shows it as its evidence; ``None``: nothing broke."""
+    """The failure, with the smallest sequence that shows it as its evidence; ``None``: nothing broke that counts."""
     sequence: tuple[str, ...] = ()
     """That sequence: what the agent plays, then the steps of the host and what came of them."""
 
@@ -91,13 +95,18 @@ class RandomReport:
 
     @property
     def extra(self) -> Extra:
-        """The same as a part of a report of the suite."""
-        return Extra("random", str(self), () if self.result is None else (self.result,))
+        """The same as a part of a report of the suite. Where no sequence came to its end, nothing was tried."""
+        found = self.result
+        if found is None and self.sequences == 0:
+            said = f"no sequence at random came to its end: {self.why}"
+            found = Result(_NO_RULE, Status.NOT_RUN, said, scenario=RANDOM)
+        return Extra("random", str(self), () if found is None else (found,))
 
     def __str__(self) -> str:
-        said = "nothing broke" if self.result is None else f"{self.result.rule} broke"
-        said += f", {self.cut} more came to no verdict" if self.cut else ""
-        return f"{self.sequences} sequences at random, {self.steps} steps: {said} (seed {self.seed})"
+        said = f"{self.result.rule} broke" if self.result is not None else "nothing broke" if self.sequences else ""
+        cut = f"{self.cut}{' more' if self.sequences else ''} came to no verdict: {self.why}" if self.cut else ""
+        told = "; ".join(part for part in (said, cut) if part)
+        return f"{self.sequences} sequences at random, {self.steps} steps: {told} (seed {self.seed})"
 
 
 class _Found(Exception):
@@ -115,16 +124,24 @@ class _Run:
         self.words = words_for(harness.plays, capabilities)
         self.can = frozenset(capabilities)
         self.sequences = self.steps = self.cut = 0
+        self.why = ""
         self.found: tuple[Sketch, Played, Result] | None = None
         self._rules = rules
 
     def counts(self, error: Exception) -> Result | None:
         """What an error says, unless it is of no interest."""
-        result = judged(("LIFE-12",), error)[0]
+        result = judged((_NO_RULE,), error)[0]
         if result.status is Status.HARNESS_ERROR:
             return result
         wanted = self._rules is None or result.rule in self._rules
         return result if result.status is Status.FAIL and wanted else None
+
+    def passed_over(self, error: Exception) -> None:
+        """A sequence came to no verdict by what is of no interest."""
+        result = judged((_NO_RULE,), error)[0]
+        self.cut += 1
+        broke = f"{result.rule} broke, which was not asked for"
+        self.why = self.why or (broke if result.status is Status.FAIL else result.message)
 
     def smaller(self) -> tuple[Played, Result, Sketch] | None:
         """The smallest sequence that breaks the rule that was found broken."""
@@ -218,7 +235,7 @@ class _Machine(RuleBasedStateMachine):
             played = Played(shown, lines, self._sketch.moves, isinstance(error, Stuck))
             self.run.found = self.run.found or (self._sketch, played, result)
             raise _Found(result.rule) from None
-        self.run.cut += 1
+        self.run.passed_over(shown)
 
     @initialize(data=st.data())
     def open(self, data: st.DataObject) -> None:
@@ -391,7 +408,7 @@ def drive_at_random(
                 raise
         found = run.smaller()
     if found is None:
-        return RandomReport(seed, run.sequences, run.steps, run.cut)
+        return RandomReport(seed, run.sequences, run.steps, run.cut, run.why)
     played, result, sketch = found
     numbered = [f"{number:>2}  {line}" for number, line in enumerate(played.lines, start=1)]
     sequence = (*described(sketch.plan), *numbered)
@@ -399,7 +416,7 @@ def drive_at_random(
     shown = dataclasses.replace(
         result, message=said, evidence=(*map(Evidence, sequence), *result.evidence), scenario=RANDOM
     )
-    return RandomReport(seed, run.sequences, run.steps, run.cut, shown, sequence)
+    return RandomReport(seed, run.sequences, run.steps, run.cut, run.why, shown, sequence)
 
 
 def _settings(sequences: int) -> settings:

@@ -192,6 +192,20 @@ class Report:
         return f"level {self.wanted} was asked for, and is not reached: {self.reached or 'no level'} is"
 
     @property
+    def untried(self) -> list[str]:
+        """What to say of each extra that was asked for and could not be tried: no result says so."""
+        return [
+            f"{extra.name}: asked for, and could not be tried"
+            for extra in self.extras
+            if any(result.status is Status.NOT_RUN for result in extra.results)
+        ]
+
+    @property
+    def missed(self) -> list[str]:
+        """What to say of all that was asked for beside the rules, and is not so."""
+        return [*self.untried, *([] if self.misses is None else [self.misses])]
+
+    @property
     def exit_code(self) -> int:
         """0: all is well. 1: something fails, passes unexpectedly or was not run, also of what was asked for beside the
         scenarios, or the level is not reached that was asked for. 6: the harness broke, or nothing ran."""
@@ -199,9 +213,7 @@ class Report:
         ran = any(status not in (Status.NOT_APPLICABLE, Status.NOT_RUN, Status.HARNESS_ERROR) for status in statuses)
         if Status.HARNESS_ERROR in statuses or not ran:
             return 6
-        # What an extra has found is among the results; that it could not be tried is not.
-        untried = any(result.status is Status.NOT_RUN for extra in self.extras for result in extra.results)
-        return 0 if all(status.is_good for status in statuses) and not untried and self.misses is None else 1
+        return 0 if all(status.is_good for status in statuses) and not self.missed else 1
 
     def of(self, *statuses: Status) -> list[Result]:
         """The results with one of these verdicts."""

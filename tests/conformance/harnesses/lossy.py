@@ -1,4 +1,4 @@
-"""For ``test_kills.py``, served over stdio: executors that only a kill shows to be wrong, and two that play little."""
+"""For kills and sequences at random: executors that only a kill shows to be wrong, and three that play little."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 from tests.conformance.harnesses.scripted import ScriptedHarness
 
-from agentsession.conformance.harness import Play
+from agentsession.conformance.harness import CannotPlay, Play
 from agentsession.conformance.script import STEPS
 from agentsession.conformance.stdio._store import FileStore
 from agentsession.protocol import AgentExecutor, Event, RecordKey, RecordStore
 
-__all__ = ["hasty", "late", "recounting", "unheld", "whole"]
+__all__ = ["hasty", "late", "recounting", "short", "unheld", "whole"]
 
 
 class LateStore(FileStore):
@@ -79,8 +79,18 @@ class Unheld(ScriptedHarness):
     plays = STEPS - {"hold"}
 
 
+class Short(ScriptedHarness):
+    """Plays no script of more than two turns, and says so when it gets one."""
+
+    def executor(self, play: Play) -> AgentExecutor:
+        if len(play.script.turns) > 2:
+            raise CannotPlay("two turns at the most")
+        return super().executor(play)
+
+
 late = Lossy(LateStore)
 recounting = Lossy(RecountingStore)
 hasty = Hasty(reenter=True)
 unheld = Unheld()
+short = Short()
 whole = Whole(capabilities=["host_tool_execution", "load", "resume"])

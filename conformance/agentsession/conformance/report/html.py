@@ -63,7 +63,7 @@ def html(report: Report, *, again: str | None = None) -> str:
     body = "\n".join(_group(report, *group, again=again) for group in _GROUPS)
     title = escape(f"{report.target}: {report.headline() or 'nothing ran'}")
     levels = "".join(_level(score) for score in report.scores())
-    missed = f'<p class="bad">{escape(report.misses)}</p>\n' if report.misses is not None else ""
+    missed = "".join(f'<p class="bad">{escape(each)}</p>\n' for each in report.missed)
     extras = "".join(f"<p>{escape(f'{extra.name}: {extra.summary}')}</p>\n" for extra in report.extras)
     policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
     return f"""<!doctype html>

@@ -1,17 +1,17 @@
 """A report as JUnit XML, which CI systems read: one test case for each rule, one suite for each level.
 
 Not for: coming to the verdicts (``runner.py``). Rules carried: none.
-May import: ``agentsession.protocol``, ``results``.
+May import: ``results``.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 from xml.etree import ElementTree as ET
 
 from agentsession.conformance.results import LevelScore, Report, Result, Status
-from agentsession.protocol import Level
 
 __all__ = ["junit"]
 
@@ -24,7 +24,10 @@ def junit(report: Report) -> str:
     for score in report.scores():
         _suite(root, score)
     if report.wanted is not None:
-        _wanted(root, report.wanted, report.misses)
+        misses = [] if report.misses is None else [report.misses]
+        _asked(root, "level", f"the executor reaches {report.wanted}", misses)
+    if report.extras:
+        _asked(root, "extras", "what was asked for beside the scenarios was tried", report.untried)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
 
 
@@ -44,12 +47,13 @@ def _suite(root: ET.Element, score: LevelScore) -> None:
         _case(suite, score.level, result)
 
 
-def _wanted(root: ET.Element, level: Level, misses: str | None) -> None:
-    failures = "0" if misses is None else "1"
-    suite = ET.SubElement(root, "testsuite", name="level", tests="1", failures=failures, errors="0", skipped="0")
-    case = ET.SubElement(suite, "testcase", classname="level", name=f"the executor reaches {level}")
-    if misses is not None:
-        ET.SubElement(case, "failure", message=misses)
+def _asked(root: ET.Element, suite_name: str, name: str, misses: Sequence[str]) -> None:
+    """What the command asked for beside the rules, as a case of its own."""
+    failures = "1" if misses else "0"
+    suite = ET.SubElement(root, "testsuite", name=suite_name, tests="1", failures=failures, errors="0", skipped="0")
+    case = ET.SubElement(suite, "testcase", classname=suite_name, name=name)
+    if misses:
+        ET.SubElement(case, "failure", message="; ".join(misses))
 
 
 def _case(suite: ET.Element, level: str, result: Result) -> None:

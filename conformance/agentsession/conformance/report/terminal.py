@@ -44,8 +44,8 @@ def lines(report: Report, *, again: str | None = None, verbose: bool = False) ->
     if verbose:
         yield ""
         yield from map(_printable, _all(report.results))
-    if report.misses is not None:
-        yield from ("", f"FAIL {report.misses}")
+    for missed in report.missed:
+        yield from ("", f"FAIL {missed}")
     yield ""
     yield report.headline() or "nothing ran"
 
