@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import seed as seeded
 from hypothesis import strategies as st
 from tests.conformance.broken import Broken, all_broken
-from tests.conformance.broken._parts import Session
+from tests.conformance.broken._parts import Reader, Session, Stream
 from tests.conformance.harnesses import adk, scripted
 from tests.conformance.harnesses.node import harness as node
 from tests.conformance.harnesses.node import needs_node
@@ -30,7 +30,7 @@ from agentsession.conformance.harness import Harness, Play
 from agentsession.conformance.machine import RANDOM, RandomReport, drive_at_random
 from agentsession.conformance.machine import _settings as settings_of_machine
 from agentsession.conformance.results import Status
-from agentsession.protocol import AbortResult, AgentDescriptor, AgentExecutor, SessionState
+from agentsession.protocol import AbortResult, AgentDescriptor, AgentExecutor, ConnectionLost, Event, SessionState
 
 SEQUENCES = int(os.environ.get("AGENTSESSION_SEQUENCES", "0"))
 SEED = int(os.environ.get("AGENTSESSION_SEED", "1"))
@@ -253,6 +253,22 @@ async def test_a_fault_has_the_rule_that_is_nearest_to_its_cause(words: list[str
     played = await play(fault(), plan_of([words, ["look"]]), moves, 20.0)
     assert isinstance(played.error, Break)
     assert played.error.rule == rule_of(name), played.lines
+
+
+class LosesItsFollowers(Broken):
+    """Who follows a session is told in the middle of a turn that it is lost, and it is not."""
+
+    def give(self, reader: Reader, event: Event) -> Iterable[Event]:
+        if reader.follow and not isinstance(reader, Stream) and event.type == "message":
+            raise ConnectionLost("the follower was dropped")
+        yield event
+
+
+@pytest.mark.anyio
+async def test_a_reader_that_raises_in_a_session_that_goes_on_was_not_given_all() -> None:
+    played = await play(LosesItsFollowers(), plan_of([["say"]]), [], 20.0)
+    assert isinstance(played.error, Break)
+    assert (played.error.rule, "the follower was dropped" in played.error.message) == ("ORD-05", True)
 
 
 class Unopened(Broken):

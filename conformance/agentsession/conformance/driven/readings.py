@@ -13,7 +13,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from agentsession.conformance.engine import Break, evidence_of
-from agentsession.protocol import AgentSessionError, Event, EventReader, StreamEnd, is_ephemeral
+from agentsession.protocol import AgentSessionError, Event, EventReader, ProtocolViolation, StreamEnd, is_ephemeral
 
 __all__ = ["Reading"]
 
@@ -116,10 +116,16 @@ class Reading:
         return self.is_done or not wanted or bool(self.given and self.given[-1].seq >= wanted[-1].seq)
 
     def judge(self, record: Sequence[Event]) -> None:
-        """Raises :class:`Break` where it was given something else than the record has, in another order, or too little.
+        """Raises :class:`Break` where it was given something else than the record has, in another order, or too little,
+        or where it raised something.
 
         ``record``: all that is stored. A reader that does not read on may be anywhere.
         """
+        if isinstance(self.error, ProtocolViolation):  # it knows its own rule
+            raise self.error
+        if self.error is not None:
+            said = f"{self.name} raised {type(self.error).__name__}: {self.error.what}"
+            raise Break("ORD-05", said, evidence_of(self.given[-6:]))
         seqs = [event.seq for event in self.given]
         if any(later <= before for before, later in itertools.pairwise(seqs)):
             raise Break("ORD-03", f"{self.name} was given {_ids(self.given)}", evidence_of(self.given[-6:]))
@@ -129,10 +135,10 @@ class Reading:
         kept = [event for event in self.given if not is_ephemeral(event)]
         wanted = self.wanted(record)
         last = seqs[-1] if seqs else 0
-        due = wanted if self.reads_on and self.error is None else [event for event in wanted if event.seq <= last]
+        due = wanted if self.reads_on else [event for event in wanted if event.seq <= last]
         if [event.seq for event in kept] != [event.seq for event in due]:
             raise Break(self._missing(due), f"{self.name} was given {_ids(kept)}, not {_ids(due)}", evidence_of(due))
-        if self.is_done and self._follow and self.error is None and not isinstance(_last(self.given), StreamEnd):
+        if self.is_done and self._follow and not isinstance(_last(self.given), StreamEnd):
             raise Break("LIFE-08", f"{self.name} ended without a stream_end", evidence_of(self.given[-6:]))
         if self._types is not None and self.is_done and record and self._reader.cursor < record[-1].seq:
             said = f"{self.name} passed #{record[-1].seq}, and its cursor is {self._reader.cursor}"
