@@ -30,7 +30,15 @@ from agentsession.conformance.harness import Harness, Play
 from agentsession.conformance.machine import RANDOM, RandomReport, drive_at_random
 from agentsession.conformance.machine import _settings as settings_of_machine
 from agentsession.conformance.results import Status
-from agentsession.protocol import AbortResult, AgentDescriptor, AgentExecutor, ConnectionLost, Event, SessionState
+from agentsession.protocol import (
+    AbortResult,
+    AgentDescriptor,
+    AgentExecutor,
+    ConnectionLost,
+    Event,
+    SessionState,
+    StreamEnd,
+)
 
 SEQUENCES = int(os.environ.get("AGENTSESSION_SEQUENCES", "0"))
 SEED = int(os.environ.get("AGENTSESSION_SEED", "1"))
@@ -225,11 +233,12 @@ def test_a_rule_that_is_not_wanted_is_passed_over() -> None:
     [
         ("abort_at_once", "StaysBusyAfterAnAbort", "CTL-01"),
         ("abort_at_once", "ReturnsFromAbortAtOnce", "CTL-01"),
+        ("abort_at_once", "CallsAnAbortedTurnFailed", "CTL-04"),
         ("steer_at_once", "InjectsASteerTwice", "CTL-06"),
     ],
 )
 async def test_a_step_may_come_before_the_agent_has_come_anywhere(move: str, name: str, rule: str) -> None:
-    faults: list[type[Broken]] = [ReturnsFromAbortAtOnce]
+    faults: list[type[Broken]] = [ReturnsFromAbortAtOnce, CallsAnAbortedTurnFailed]
     faults += [fault for same in all_broken().values() for fault in same]
     fault = next(fault for fault in faults if fault.__name__ == name)
     played = await play(fault(), plan_of([["say"]]), [Move(move)], 20.0)
@@ -253,6 +262,19 @@ async def test_a_fault_has_the_rule_that_is_nearest_to_its_cause(words: list[str
     played = await play(fault(), plan_of([words, ["look"]]), moves, 20.0)
     assert isinstance(played.error, Break)
     assert played.error.rule == rule_of(name), played.lines
+
+
+class CallsAnAbortedTurnFailed(Broken):
+    """A turn that an abort has ended is recorded as failed, and abort() says that it came too late."""
+
+    async def abort(self, session: Session, reason: str | None) -> AbortResult:
+        result = await super().abort(session, reason)
+        return result.model_copy(update={"status": "too_late"})
+
+    def edit(self, session: Session, event: Event) -> Iterable[Event]:
+        if isinstance(event, StreamEnd) and event.reason == "aborted":
+            event = event.model_copy(update={"reason": "failed"})
+        yield event
 
 
 class LosesItsFollowers(Broken):

@@ -56,6 +56,10 @@ async def _abort_at_once(driven: Driven) -> str:
     driven.scene.expect(state == "idle", "CTL-01", f"after an abort the session is {state}", record[-4:])
     said = f"abort() says {outcome.status}, the turn ended {reason}"
     driven.scene.expect((outcome.status == "aborted") == (reason == "aborted"), "CTL-04", said, record[-4:])
+    alone = driven.course.rest()
+    own = alone.reason if alone.state == "idle" else None
+    said = f"the turn ended {reason}, and would have ended {own or 'not at all'} by itself"
+    driven.scene.expect(reason in ("aborted", own), "CTL-04", said, record[-4:])
     driven.course.end(reason)
     return ""
 

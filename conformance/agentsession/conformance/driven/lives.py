@@ -27,7 +27,6 @@ from agentsession.protocol import (
     PendingRequest,
     SessionClosed,
     SessionNotFound,
-    SessionUpdate,
     StreamEnd,
     ToolResponse,
     is_ephemeral,
@@ -162,9 +161,6 @@ def _kept(driven: Driven, before: _Before, record: Sequence[Event], after_what: 
     for answer in driven.applied:
         if not is_kept(answer, record):
             raise Break("PER-02", f"a {answer.kind} that was applied is lost after {after_what}", evidence_of([]))
-    updates = [event for event in of(before.record, SessionUpdate) if event not in of(record, SessionUpdate)]
-    if updates:
-        raise Break("PER-02", f"an update is lost after {after_what}", evidence_of(updates))
 
 
 def _nothing_else(driven: Driven, before: _Before, record: Sequence[Event], after_what: str) -> None:
