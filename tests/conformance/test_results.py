@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 from tests.conformance.reports import report_of
 
-from agentsession.conformance.results import Report, Status
+from agentsession.conformance.results import Report, Result, Status
 from agentsession.protocol import RULES, Level
 
 
@@ -52,6 +52,10 @@ def test_a_level_that_was_asked_for_must_be_declared_and_hold_without_excuse(
     verdicts: dict[str, Status], wanted: Level, code: int
 ) -> None:
     assert dataclasses.replace(report_of(verdicts), wanted=wanted).exit_code == code
+
+
+def test_a_run_that_came_to_no_verdict_is_no_fault_of_the_harness() -> None:
+    assert Report("t", None, (Result("CTL-01", Status.NOT_RUN),), 1, 0.0, "1.0").exit_code == 1
 
 
 def test_a_run_that_tried_nothing_is_no_pass() -> None:

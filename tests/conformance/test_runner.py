@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 import pytest
+from tests.conformance.broken._parts import Stream, StreamInput
 from tests.conformance.broken._wrap import Broken, Session
 from tests.conformance.broken.order import Compacting, MissesTheEventAfterTheCursor
 from tests.conformance.harnesses.scripted import harness, reentered
@@ -14,7 +15,7 @@ from agentsession.conformance.harness import Harness, Play
 from agentsession.conformance.results import Extra, Result, Status
 from agentsession.conformance.runner import all_scenarios, run
 from agentsession.conformance.scene import Scenario
-from agentsession.protocol import RULES, AgentExecutor, Event, Message, Thought
+from agentsession.protocol import RULES, AgentExecutor, Event, ExecutionOptions, Message, Thought
 
 pytestmark = pytest.mark.anyio
 
@@ -82,6 +83,20 @@ async def test_what_a_record_breaks_is_found_again_by_the_command_that_is_shown(
 async def test_of_what_a_reader_was_given_only_the_difference_is_told() -> None:
     (failed,) = (await run(MissesTheEventAfterTheCursor(), rules=["ORD-05"])).of(Status.FAIL)
     assert re.fullmatch(r"after \d+ a reader lacks #\d+ \w+", failed.message)
+
+
+class TakesNoMessage(Broken):
+    """It opens sessions, and no stream ever runs."""
+
+    def stream(self, session: Session, given: StreamInput, options: ExecutionOptions | None) -> Stream:
+        raise RuntimeError("no model")
+
+
+async def test_where_no_stream_ran_no_record_shows_how_streams_end() -> None:
+    report = await run(TakesNoMessage(), rules=["LIFE-05"])
+    (result,) = report.results
+    assert (result.status, report.exit_code) == (Status.NOT_RUN, 1)
+    assert result.message.startswith("not reached: LIFE-12 broke in the scenario")
 
 
 async def test_the_same_seed_plays_the_same_run() -> None:

@@ -226,9 +226,7 @@ def _feed(machine: SessionMachine, event: Event, seen: Sequence[Event]) -> None:
         raise Break(error.rule, "; ".join(part for part in parts if part), evidence_of(seen, event)) from error
 
 
-_ALWAYS: Final = frozenset(
-    {"LIFE-02", "LIFE-03", "LIFE-05", "LIFE-15", "ORD-01", "ORD-02", "WIRE-01", "WIRE-02", "SEC-01"}
-)
+_ALWAYS: Final = frozenset({"LIFE-02", "LIFE-03", "LIFE-15", "ORD-01", "ORD-02", "WIRE-01", "WIRE-02", "SEC-01"})
 _BY_TYPE: Final[Mapping[str, frozenset[str]]] = {
     "agent_start": frozenset({"LIFE-04", "LIFE-16"}),
     "agent_end": frozenset({"LIFE-16"}),
@@ -238,7 +236,7 @@ _BY_TYPE: Final[Mapping[str, frozenset[str]]] = {
     "tool_update": frozenset({"TOOL-02", "TOOL-12"}),
     "tool_response": frozenset({"TOOL-01", "TOOL-02", "TOOL-12"}),
     "elicitation_response": frozenset({"HITL-09"}),
-    "stream_end": frozenset({"LIFE-17", "ORD-09", "TURN-01", "TOOL-01"}),
+    "stream_end": frozenset({"LIFE-05", "LIFE-17", "ORD-09", "TURN-01", "TOOL-01"}),
 }
 
 

@@ -208,9 +208,9 @@ class Report:
     @property
     def exit_code(self) -> int:
         """0: all is well. 1: something fails, passes unexpectedly or was not run, also of what was asked for beside the
-        scenarios, or the level is not reached that was asked for. 6: the harness broke, or nothing ran."""
+        scenarios, or the level is not reached that was asked for. 6: the harness broke, or nothing was to be run."""
         statuses = [result.status for result in self.results]
-        ran = any(status not in (Status.NOT_APPLICABLE, Status.NOT_RUN, Status.HARNESS_ERROR) for status in statuses)
+        ran = any(status not in (Status.NOT_APPLICABLE, Status.HARNESS_ERROR) for status in statuses)
         if Status.HARNESS_ERROR in statuses or not ran:
             return 6
         return 0 if all(status.is_good for status in statuses) and not self.missed else 1
