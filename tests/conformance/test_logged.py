@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import warnings
 
@@ -12,13 +13,15 @@ from tests.conformance.broken._parts import Stream as BrokenStream
 from tests.conformance.broken._wrap import Broken
 from tests.conformance.harnesses.scripted import harness
 
+from agentsession.conformance.engine import evidence_of
 from agentsession.conformance.hosting import CREDENTIAL
-from agentsession.conformance.logged import LINES, listening
+from agentsession.conformance.logged import LINES, listening, shown
+from agentsession.conformance.machine import drive_at_random
 from agentsession.conformance.results import Result, Status
-from agentsession.conformance.runner import all_scenarios, describe, run_scenario
+from agentsession.conformance.runner import all_scenarios, describe, run, run_scenario
 from agentsession.conformance.stage import HarnessBroke
 from agentsession.conformance.stdio.harness import StdioHarness
-from agentsession.protocol import ExecutionOptions
+from agentsession.protocol import Error, ExecutionOptions
 
 LOGGER = logging.getLogger("tests.deaf")
 LOGGER.propagate = False
@@ -69,6 +72,61 @@ async def test_the_last_words_of_a_process_that_died_hold_no_secret_nor_half_of_
         await describe(dies)
     assert "exit code 3\nno [redacted]" in str(broken.value)
     assert "environment" not in str(broken.value)
+
+
+PRINTS = "print(os.environ['SOME_API_KEY'])"
+ANSWERS = "print(json.dumps({'id': 1, 'error': {'code': 'Internal', 'message': 'no ' + os.environ['SOME_API_KEY']}}))"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("says", "told"), [(PRINTS, "no JSON: [redacted]"), (ANSWERS, "no [redacted]")])
+async def test_what_a_process_prints_and_answers_is_shown_without_secrets_nor_half_of_one(
+    monkeypatch: pytest.MonkeyPatch, says: str, told: str
+) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "sk-of-the-environment")
+    program = f"import json, os, sys; sys.stdin.readline(); {says}; sys.stdout.flush(); sys.stdin.read()"
+    report = await run(StdioHarness([sys.executable, "-c", program]), rules=["LIFE-02"])
+    (result,) = report.results
+    assert (result.status, told in result.message) == (Status.HARNESS_ERROR, True), result.message
+    assert "sk-of" not in repr(report)
+
+
+class Telltale(Broken):
+    """What it raises repeats its key."""
+
+    def stream(self, session: Session, given: StreamInput, options: ExecutionOptions | None) -> BrokenStream:
+        raise RuntimeError(f"no model for {os.environ['SOME_API_KEY']}")
+
+
+@pytest.mark.anyio
+async def test_what_an_executor_raises_is_reported_without_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "sk-of-the-environment")
+    (result,) = (await run(Telltale(), rules=["LIFE-12"])).results
+    assert result.message == "the executor raised RuntimeError: no model for [redacted]"
+
+
+def test_what_breaks_at_random_is_reported_without_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "sk-of-the-environment")
+    report = drive_at_random(Telltale(), sequences=3, seed=1)
+    assert report.result is not None
+    assert "no model for [redacted]" in report.result.message
+    assert "sk-of" not in repr(report)
+
+
+def test_an_event_that_is_shown_has_no_secret_nor_half_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "sk-of-the-environment")
+    told = Error(
+        status="INTERNAL",
+        seq=1,
+        id="e1",
+        session_id="s",
+        timestamp="2026-01-31T12:00:00.000Z",
+        message=f"{'x' * 90} sk-of-the-environment",
+    )
+    (item,) = shown(Result("LIFE-05", Status.FAIL, evidence=evidence_of([told]))).evidence
+    assert item.event is not None
+    assert item.event["message"] == f"{'x' * 90} [redacted]"
+    assert "sk-of" not in item.text
 
 
 def test_a_log_is_bounded_and_its_exceptions_are_in_it() -> None:

@@ -1,7 +1,7 @@
 """The checks that a record alone can decide: pure, the same for the suite, the command, CI and a record from anywhere.
 
 Not for: what only a live session shows (``scenarios``). Rules carried: every rule that is checked by the machine, the
-wire rules, SEC-01. May import: ``agentsession.protocol``, ``hosting``, ``results``.
+wire rules, SEC-01. May import: ``agentsession.protocol``, ``hosting``, ``logged``, ``results``.
 
 The record is walked with the contract's own state machine up to its first break. Behind a break nothing can be said
 for sure, so one break is one failure: the rules that the record has shown to hold until then have passed, the broken
@@ -21,6 +21,7 @@ import jsonschema
 import jsonschema.exceptions
 
 from agentsession.conformance.hosting import CONFIRMATIONS
+from agentsession.conformance.logged import masked
 from agentsession.conformance.results import Evidence, Result, Status
 from agentsession.protocol import (
     RULES,
@@ -278,5 +279,5 @@ def _line(event: Event) -> str:
     if event.thread_id:
         parts.append(f"on {event.thread_id}")
     if isinstance(event, Error):
-        parts.append(f"{event.message[:_TOLD]!r}")
+        parts.append(f"{next(masked([event.message]))[:_TOLD]!r}")  # cut last: half a secret is one too
     return " ".join(parts)

@@ -1,25 +1,27 @@
-"""What the process of an executor logged and warned of while a scenario ran: the last lines, without secrets.
+"""What the process of an executor logged and warned of while a scenario ran, and that no report shows a secret.
 
 Not for: judging; what is logged breaks no rule. Rules carried: none, but SEC-01 as far as showing goes.
-May import: ``agentsession.protocol``, ``hosting``.
+May import: ``agentsession.protocol``, ``hosting``, ``results``.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
 import re
 import traceback
 import warnings
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, TextIO
 
 from agentsession.conformance.hosting import CREDENTIAL
+from agentsession.conformance.results import Result
 from agentsession.protocol import REDACTED
 
-__all__ = ["LINES", "Logged", "listening", "masked"]
+__all__ = ["LINES", "Logged", "listening", "masked", "shown"]
 
 LINES: Final = 40
 """How many lines are kept: the last."""
@@ -58,6 +60,24 @@ def masked(lines: Iterable[str], secrets: Collection[str] = ()) -> Iterator[str]
         for secret in sorted(known, key=len, reverse=True):  # one may be within another
             line = line.replace(secret, REDACTED)
         yield line
+
+
+def shown(result: Result) -> Result:
+    """A result as reports show it: without the secrets of the environment, which exceptions and events may repeat."""
+    evidence = tuple(
+        dataclasses.replace(item, text=_masked(item.text), event=None if item.event is None else _masked(item.event))
+        for item in result.evidence
+    )
+    return dataclasses.replace(result, message=_masked(result.message), evidence=evidence)
+
+
+def _masked(value: Any) -> Any:
+    """JSON without the secrets of the environment, names in it excepted."""
+    if isinstance(value, str):
+        return next(masked([value]))
+    if isinstance(value, Mapping):
+        return {name: _masked(item) for name, item in value.items()}
+    return [_masked(item) for item in value] if isinstance(value, list) else value
 
 
 _LISTENING: Final[list[Logged]] = []

@@ -39,6 +39,7 @@ from agentsession.conformance.driven.plans import described, words_for
 from agentsession.conformance.driven.session import Driven, Reads, Way
 from agentsession.conformance.driven.smaller import Sketch, smallest
 from agentsession.conformance.harness import Harness
+from agentsession.conformance.logged import shown
 from agentsession.conformance.results import Evidence, Extra, Result, Status
 from agentsession.conformance.runner import alone, describe, judged
 
@@ -138,7 +139,7 @@ class _Run:
 
     def passed_over(self, error: Exception) -> None:
         """A sequence came to no verdict by what is of no interest."""
-        result = judged((_NO_RULE,), error)[0]
+        result = shown(judged((_NO_RULE,), error)[0])
         self.cut += 1
         broke = f"{result.rule} broke, which was not asked for"
         self.why = self.why or (broke if result.status is Status.FAIL else result.message)
@@ -228,14 +229,14 @@ class _Machine(RuleBasedStateMachine):
 
     def _broke(self, error: Exception) -> None:
         self._is_on = False
-        shown: Exception = error.broken if isinstance(error, Stuck) else error
-        result = self.run.counts(shown)
+        broken: Exception = error.broken if isinstance(error, Stuck) else error
+        result = self.run.counts(broken)
         if result is not None:
             lines = tuple(self._driven.lines) if self._driven is not None else ()
-            played = Played(shown, lines, self._sketch.moves, isinstance(error, Stuck))
+            played = Played(broken, lines, self._sketch.moves, isinstance(error, Stuck))
             self.run.found = self.run.found or (self._sketch, played, result)
             raise _Found(result.rule) from None
-        self.run.passed_over(shown)
+        self.run.passed_over(broken)
 
     @initialize(data=st.data())
     def open(self, data: st.DataObject) -> None:
@@ -413,10 +414,9 @@ def drive_at_random(
     numbered = [f"{number:>2}  {line}" for number, line in enumerate(played.lines, start=1)]
     sequence = (*described(sketch.plan), *numbered)
     said = f"{result.message} ({len(played.lines)} steps; seed {seed}, {sequences} sequences)"
-    shown = dataclasses.replace(
-        result, message=said, evidence=(*map(Evidence, sequence), *result.evidence), scenario=RANDOM
-    )
-    return RandomReport(seed, run.sequences, run.steps, run.cut, run.why, shown, sequence)
+    evidence = (*map(Evidence, sequence), *result.evidence)
+    told = shown(dataclasses.replace(result, message=said, evidence=evidence, scenario=RANDOM))
+    return RandomReport(seed, run.sequences, run.steps, run.cut, run.why, told, sequence)
 
 
 def _settings(sequences: int) -> settings:

@@ -22,7 +22,7 @@ import anyio
 
 from agentsession.conformance.engine import Break, evidence_of
 from agentsession.conformance.harness import CannotPlay, Harness
-from agentsession.conformance.logged import Logged, listening
+from agentsession.conformance.logged import Logged, listening, masked, shown
 from agentsession.conformance.probes import probe
 from agentsession.conformance.results import Evidence, Extra, Report, Result, Status, rules_of
 from agentsession.conformance.scene import LEAVE_S, SCENARIOS, HarnessBroke, NotApplicable, Scenario, Scene, scene_of
@@ -218,7 +218,9 @@ def _report(
     extras: tuple[Extra, ...] = (),
 ) -> Report:
     name = target or harness.name or type(harness).__name__
-    return Report(name, descriptor, tuple(results), seed, time.monotonic() - began, PROTOCOL_VERSION, level, extras)
+    took = time.monotonic() - began
+    told = tuple(dataclasses.replace(extra, summary=next(masked([extra.summary]))) for extra in extras)
+    return Report(name, descriptor, tuple(map(shown, results)), seed, took, PROTOCOL_VERSION, level, told)
 
 
 def _probed(wanted: Iterable[Rule], declared: frozenset[str]) -> set[str]:

@@ -22,7 +22,7 @@ from agentsession.conformance.harness import CannotPlay
 from agentsession.conformance.hosts.checks import check_log
 from agentsession.conformance.hosts.harness import FEATURES, HostHarness
 from agentsession.conformance.hosts.scene import HOST_SCENARIOS, HostScenario, HostScene
-from agentsession.conformance.logged import listening
+from agentsession.conformance.logged import listening, shown
 from agentsession.conformance.results import Report, Result, Status, rules_of
 from agentsession.conformance.runner import against, alone
 from agentsession.conformance.stage import HarnessBroke
@@ -149,7 +149,7 @@ async def run_hosts(
     verdicts = [against(expected or {}, _verdict(rule, found, features)) for rule in wanted]
     name = target or harness.name or type(harness).__name__
     took = time.monotonic() - began
-    return Report(name, None, tuple(verdicts), seed, took, PROTOCOL_VERSION, levels=("host",))
+    return Report(name, None, tuple(map(shown, verdicts)), seed, took, PROTOCOL_VERSION, levels=("host",))
 
 
 def _verdict(rule: Rule, found: Iterable[Result], features: frozenset[str]) -> Result:

@@ -1,7 +1,7 @@
 """The messages of the wire between the suite and an executor in a process of its own: one JSON object a line.
 
 Not for: what a message causes (``client.py``, ``server.py``) or moving lines (``_process.py``).
-Rules carried: none. May import: ``agentsession.protocol``, ``harness``.
+Rules carried: none, but SEC-01 as far as showing goes. May import: ``agentsession.protocol``, ``harness``, ``logged``.
 
 docs/reference/conformance-stdio.md is this wire for authors.
 """
@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from agentsession.conformance.harness import CannotPlay
+from agentsession.conformance.logged import masked
 from agentsession.protocol import (
     AbortTimeout,
     AgentSessionError,
@@ -164,7 +165,7 @@ def read_from_executor(line: bytes) -> Answered | Noted | Rubbish:
     try:
         value = parse_json(line)
     except SchemaError as error:
-        return _rubbish(line, f"a line is no JSON: {error.got or error.what}")
+        return _rubbish(line, f"a line is no JSON: {_found(line) or error.what}")
     if not isinstance(value, dict):
         return _rubbish(line, "a line is no JSON object")
     if "id" in value:
@@ -191,8 +192,22 @@ def _is_id(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def _found(line: bytes) -> str | None:
+    """What stands in a line where JSON should; looked for in what is shown of it, for a piece may be half a secret."""
+    try:
+        parse_json(_shown(line))
+    except SchemaError as error:
+        return error.got
+    return None
+
+
 def _rubbish(line: bytes, why: str) -> Rubbish:
-    return Rubbish(why, line[:_SHOWN].decode("utf-8", "replace").strip())
+    return Rubbish(why, _shown(line)[:_SHOWN].strip())
+
+
+def _shown(line: bytes) -> str:
+    """A line without the secrets of the environment, which the executor's process has too."""
+    return next(masked([line.decode("utf-8", "replace")]))
 
 
 def read_request(line: bytes) -> Request:
