@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from typing import Any
 
 DESCRIPTOR = {"name": "peer", "executor": "peer", "capabilities": ["abort"]}
@@ -42,7 +41,7 @@ class Peer:
 
     def run(self) -> None:
         if self.way == "silent":
-            time.sleep(60)  # it is ended long before
+            sys.stdin.read()  # to its end: what it is asked is not answered
         if self.way == "chatty":
             os.write(1, b"Listening on port 8080\n")
         for line in sys.stdin:

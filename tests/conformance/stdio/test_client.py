@@ -201,12 +201,17 @@ async def test_a_process_is_ended_when_the_suite_is_interrupted() -> None:
         os.kill(number, 0)
 
 
-async def test_a_stage_that_breaks_off_in_its_start_leaves_no_process(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError):
-        async with executor_of(peer("silent", start_s=0.3), tmp_path):
-            pass
-    async with scene_of(peer("good")) as scene:
-        await scene.stage([Say(text="hello")])
+@pytest.mark.parametrize("way", ["silent", "chatty"])
+async def test_a_stage_that_breaks_off_in_its_start_leaves_no_process(way: str, tmp_path: Path) -> None:
+    play = Play(Script.of([Say(text="hello")]), tmp_path, MortalStore())
+    executor = peer(way, start_s=0.3).executor(play)
+    with anyio.fail_after(20), pytest.raises(ConfigurationError):
+        await executor.__aenter__()
+    with pytest.raises(ProcessLookupError):
+        os.kill(executor.process_id, 0)
+
+
+async def test_a_stage_that_breaks_off_in_its_start_breaks_its_scene() -> None:
     with pytest.raises((HarnessBroke, ExceptionGroup)):
         async with scene_of(peer("chatty")) as scene:
             await scene.stage([Say(text="hello")])
