@@ -9,6 +9,7 @@ import pytest
 from tests.conformance.broken._parts import Stream, StreamInput
 from tests.conformance.broken._wrap import Broken, Session
 from tests.conformance.broken.order import Compacting, MissesTheEventAfterTheCursor
+from tests.conformance.harnesses.lossy import unheld
 from tests.conformance.harnesses.scripted import harness, reentered
 
 from agentsession.conformance.harness import Harness, Play
@@ -58,6 +59,8 @@ async def test_what_of_a_rule_could_not_be_tried_is_said_with_its_pass() -> None
     (kept,) = (await run(harness, rules=["ORD-07"])).results
     assert kept.status is Status.PASS
     assert kept.message == "not tried: no record is compacted: the harness has no compact()"
+    (held,) = (await run(unheld, rules=["CTL-05"])).results
+    assert (held.status, held.message) == (Status.PASS, "not tried: the harness does not play: hold")
     (compacted,) = (await run(Compacting(), rules=["ORD-07"])).results
     assert (compacted.status, compacted.message) == (Status.PASS, "")
 

@@ -43,7 +43,8 @@ __all__ = ["CannotPlay", "Harness", "Killed", "MortalStore", "Play", "ToolFailed
 
 
 class CannotPlay(Exception):
-    """The harness cannot play this script. What it would have shown is ``not-run``, unless another script shows it."""
+    """The harness cannot play this script. What it would have shown is ``not-run``, unless another script shows it;
+    then the report says what was not tried."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -246,7 +246,7 @@ def _verdict(rule: Rule, found: Iterable[Result], declared: frozenset[str], prob
     applicable = {each.name for each in own_scenarios if each.needs <= declared}
     shown = [result for result in own if result.status is Status.PASS]
     if shown and (rule.checked_by != "session" or {result.scenario for result in shown} & applicable):
-        untried = {result.message for result in own if result.status is Status.NOT_APPLICABLE}
+        untried = {result.message for result in own if result.status in (Status.NOT_APPLICABLE, Status.NOT_RUN)}
         return dataclasses.replace(shown[0], message="; ".join(f"not tried: {each}" for each in sorted(untried)))
     if own_scenarios and not applicable:
         lacks = min((sorted(each.needs - declared) for each in own_scenarios), key=len)
