@@ -321,7 +321,7 @@ class SimpleRun(HostRun):
 
     async def make_question(self, request: ElicitationRequest) -> Answer:
         call = self.calls.get(request.tool_request_id or "")
-        if call is not None and self.policy(call, call.args or {}) == "deny":
+        if call is not None and not self.may_be_confirmed(call):
             return self.question(request.request_id, "decline", None)
         if self.situation.person is None:
             return self.question(request.request_id, "decline", None)
@@ -330,6 +330,9 @@ class SimpleRun(HostRun):
         except Exception:  # noqa: BLE001  # a channel that fails has not said yes
             return self.question(request.request_id, "cancel", None)
         return self.question(request.request_id, action, content if action == "accept" else None)
+
+    def may_be_confirmed(self, call: ToolRequest) -> bool:
+        return self.policy(call, call.args or {}) != "deny"
 
     def question(self, request_id: str, action: str, content: Any) -> ElicitationAnswer:
         given = {} if content is None else {"content": content}

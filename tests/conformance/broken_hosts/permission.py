@@ -66,8 +66,18 @@ class DecidesOnceForATool(BrokenHost):
         return self.decided[request.name]
 
 
+class _RightInConfirmations(BrokenHost):
+    """Wrong about calls alone: what the agent's own confirmations may open is the matter of HOST-08."""
+
+    def may_be_confirmed(self, call: ToolRequest) -> bool:
+        try:
+            return self.situation.decide(call.name, self.copied(call.args or {})) in ("allow", "ask")
+        except Exception:  # noqa: BLE001  # a policy that fails has denied
+            return False
+
+
 @broken_host("HOST-02")
-class AllowsWhatNoRuleNames(BrokenHost):
+class AllowsWhatNoRuleNames(_RightInConfirmations):
     """The policy is a list of what is denied: whatever it does not name may run."""
 
     def meaning(self, word: str | None) -> str:
@@ -83,7 +93,7 @@ class AllowsWhatIsNotDenied(BrokenHost):
 
 
 @broken_host("HOST-03")
-class AllowsWhenThePolicyFails(BrokenHost):
+class AllowsWhenThePolicyFails(_RightInConfirmations):
     """A policy that raises is as if there were none."""
 
     def policy(self, request: ToolRequest, args: Mapping[str, Any]) -> str:
@@ -95,7 +105,7 @@ class AllowsWhenThePolicyFails(BrokenHost):
 
 
 @broken_host("HOST-03")
-class FallsOverItsPolicy(BrokenHost):
+class FallsOverItsPolicy(_RightInConfirmations):
     """What the policy raises ends the turn."""
 
     def policy(self, request: ToolRequest, args: Mapping[str, Any]) -> str:
@@ -249,6 +259,17 @@ class PassesEveryConfirmationOn(BrokenHost):
 
     async def make_question(self, request: ElicitationRequest) -> Answer:
         return await super().make_question(request.model_copy(update={"tool_request_id": None}))
+
+
+@broken_host("HOST-08")
+class ConfirmsWhatIsNotDenied(BrokenHost):
+    """A confirmation is kept from the person where the policy says deny, and only there."""
+
+    def may_be_confirmed(self, call: ToolRequest) -> bool:
+        try:
+            return self.situation.decide(call.name, self.copied(call.args or {})) != "deny"
+        except Exception:  # noqa: BLE001  # this is the fault
+            return True
 
 
 @broken_host("HOST-08")

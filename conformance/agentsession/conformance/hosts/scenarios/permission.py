@@ -338,13 +338,27 @@ async def a_confirmation_does_not_open_what_is_denied(scene: HostScene) -> None:
 
 
 @host_scenario("HOST-08", needs=["questions"])
+async def a_confirmation_does_not_open_what_no_rule_names(scene: HostScene) -> None:
+    """The agent asks the person itself about a call that the policy says nothing of."""
+    action = await _confirmed(scene, "wipe", None, "May I read a.py?")
+    scene.require(action != "accept", "the confirmation of a call that the policy says nothing of was accepted")
+
+
+@host_scenario("HOST-08", needs=["questions"])
+async def a_confirmation_does_not_open_what_the_policy_failed_at(scene: HostScene) -> None:
+    """The agent asks the person itself about a call at which the policy raises."""
+    action = await _confirmed(scene, "wipe", PolicyBroke("no rules"), "May I read a.py?")
+    scene.require(action != "accept", "the confirmation of a call at which the policy failed was accepted")
+
+
+@host_scenario("HOST-08", needs=["questions"])
 async def a_confirmation_of_an_allowed_call_reaches_the_person(scene: HostScene) -> None:
     """The agent asks the person about a call that the policy allows: the person's yes is passed on."""
     action = await _confirmed(scene, "look", "allow", "May I look?")
     scene.require(action == "accept", f"the person accepted, and the question was answered {action}")
 
 
-async def _confirmed(scene: HostScene, name: str, word: str, message: str) -> str:
+async def _confirmed(scene: HostScene, name: str, word: str | Exception | None, message: str) -> str:
     """How the agent's own confirmation of a call is answered where the person accepts whatever is asked."""
 
     async def play(agent: Agent) -> None:
