@@ -13,7 +13,7 @@ from tests.conformance.broken._parts import Stream as BrokenStream
 from tests.conformance.broken._wrap import Broken
 from tests.conformance.harnesses.scripted import harness
 
-from agentsession.conformance.engine import evidence_of
+from agentsession.conformance.engine import check, evidence_of
 from agentsession.conformance.hosting import CREDENTIAL
 from agentsession.conformance.logged import LINES, listening, shown
 from agentsession.conformance.machine import drive_at_random
@@ -127,6 +127,13 @@ def test_an_event_that_is_shown_has_no_secret_nor_half_of_one(monkeypatch: pytes
     assert item.event is not None
     assert item.event["message"] == f"{'x' * 90} [redacted]"
     assert "sk-of" not in item.text
+
+
+def test_a_line_that_is_no_event_is_cut_where_no_half_of_a_secret_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "sk-of-the-environment")
+    (result,) = check([f"{'x' * 390}sk-of-the-environment"])
+    assert "x[redacted" in result.evidence[0].text
+    assert "sk-of" not in repr(result)
 
 
 def test_a_log_is_bounded_and_its_exceptions_are_in_it() -> None:

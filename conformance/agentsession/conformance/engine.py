@@ -151,7 +151,7 @@ def _read(line: Line, number: int) -> tuple[Event, dict[str, Any]]:
         event = parse_event(text, line=number)
         wire = json.loads(text)
     except SchemaError as error:
-        shown = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+        (shown,) = masked([text.decode("utf-8", "replace") if isinstance(text, bytes) else text])
         raise Break(
             "WIRE-02", f"line {number} is no event: {error.what}", [Evidence(shown[:400], is_break=True)]
         ) from error
