@@ -87,6 +87,44 @@ def test_an_unanswered_call_of_an_earlier_turn_does_not_take_the_answer() -> Non
     assert only(ToolResponse, made).request_id == second.request_id
 
 
+def test_an_unanswered_call_of_an_earlier_step_does_not_take_the_answer() -> None:
+    """Also not where the earlier one waits for a confirmation, which a result would break."""
+    question = {"originalFunctionCall": {"id": "call_1", "name": "a"}, "toolConfirmation": {"hint": "?"}}
+    made = feed(
+        called("a", "call_1", id="e1"),
+        called("adk_request_confirmation", "q1", question, id="e2", long_running_tool_ids={"q1"}),
+        called("a", "call_1", id="e3"),
+        responded("a", "call_1", {"v": 2}),
+    )
+
+    second = all_of(ToolRequest, made)[1]
+    assert only(ToolResponse, made).request_id == second.request_id
+
+
+def test_calls_of_two_branches_that_share_an_id_get_the_results_of_their_branches() -> None:
+    made = feed(
+        called("a", "call_1", id="e1", author="x", branch="both.x"),
+        called("a", "call_1", id="e2", author="y", branch="both.y"),
+        responded("a", "call_1", {"v": "x"}, author="x", branch="both.x"),
+        responded("a", "call_1", {"v": "y"}, author="y", branch="both.y"),
+    )
+
+    threads = {request.request_id: request.thread_id for request in all_of(ToolRequest, made)}
+    answered = [(threads[response.request_id], response.data["v"]) for response in all_of(ToolResponse, made)]
+    assert answered == [("both.x", "x"), ("both.y", "y")]
+
+
+def test_a_users_answer_to_a_repeated_id_is_for_the_latest_call_wherever_it_stands() -> None:
+    made = feed(
+        called("a", "call_1", id="e1", long_running_tool_ids={"call_1"}),
+        called("a", "call_1", id="e2", author="y", branch="both.y", long_running_tool_ids={"call_1"}),
+        responded("a", "call_1", {"v": "y"}, author="user"),
+    )
+
+    second = all_of(ToolRequest, made)[1]
+    assert only(ToolResponse, made).request_id == second.request_id
+
+
 def test_calls_without_ids_are_paired_by_name_and_order() -> None:
     made = feed(
         event(call_part("a", None, {"n": 1}), call_part("a", None, {"n": 2}), id="e1"),
@@ -119,6 +157,13 @@ def test_arguments_that_are_no_object_are_absent_and_kept_beside(args: object) -
 
 def test_no_arguments_are_an_empty_object() -> None:
     assert only(ToolRequest, feed(event(types.Part(function_call=types.FunctionCall(name="f"))))).args == {}
+
+
+@pytest.mark.parametrize("name", ["search", "adk_request_confirmation"])
+def test_an_id_that_is_no_text_is_repaired_wherever_it_is_told(name: str) -> None:
+    question = {"originalFunctionCall": {"id": "c1", "name": "a"}, "toolConfirmation": {"hint": "?"}}
+    for item in feed(called(name, "\ud800", question, long_running_tool_ids={"\ud800"}), responded(name, "\ud800", {})):
+        item.to_wire_json()  # raises where text is none
 
 
 def test_a_transfer_is_shown_and_needs_nothing() -> None:

@@ -1,9 +1,14 @@
-"""Ten thousand ADK Events as no ADK would write them: each becomes events that the schema and the machine accept."""
+"""Ten thousand ADK Events as no ADK would write them: each becomes events that the schema and the machine accept.
+
+The seed is fixed; ``AGENTSESSION_SEED=2`` tries others. Hypothesis also draws values of the modules that are loaded, so
+that a seed is not quite the same among other tests.
+"""
 
 from __future__ import annotations
 
 import functools
 import json
+import os
 from collections import Counter
 from typing import Any
 
@@ -27,7 +32,8 @@ from agentsession.protocol import (
 )
 
 EVENTS = 10_000
-_HISTORIES = 265
+SEED = int(os.environ.get("AGENTSESSION_SEED", "20131"))
+_HISTORIES = 290
 _PIECES = 20
 
 
@@ -80,7 +86,10 @@ def assert_record(history: list[AdkEvent]) -> None:
     for event in made:
         machine.feed(event)
         check(event)
-        assert not (isinstance(event, Custom) and event.kind == "adk:unplaced"), event
+        if isinstance(event, Custom) and event.kind == "adk:unplaced":
+            # A history may say that a call was made before it was confirmed, and then nothing can be done about it.
+            assert isinstance(event.data, dict)
+            assert event.data["rule"] == "HITL-01", event
     assert machine.stream_id is None
     assert_nothing_twice(made)
 
@@ -97,7 +106,7 @@ def assert_translation(history: list[AdkEvent]) -> None:
 def test_ten_thousand_events_of_any_kind_are_valid_both_ways() -> None:
     fed = 0
 
-    @seed(20_131)
+    @seed(SEED)
     @settings(
         max_examples=_HISTORIES,
         database=None,

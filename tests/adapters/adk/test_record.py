@@ -35,10 +35,13 @@ from agentsession.adapters.adk import ScriptedLlm, call, calls, describe_agent, 
 from agentsession.adapters.adk._errors import SEALED_CODE, SEALS
 from agentsession.protocol import (
     AgentDescriptor,
+    ElicitationRequest,
+    ElicitationResponse,
     Event,
     Message,
     SessionMachine,
     StreamEnd,
+    ToolRequest,
     ToolResponse,
     event_schema,
     parse_event,
@@ -302,6 +305,52 @@ def test_a_turn_ends_with_the_reason_of_its_last_response(code: str, reason: str
     made = record([user_said("hi"), event(error_code=code, id="e2")])
 
     assert only(StreamEnd, made).reason == reason
+
+
+@pytest.mark.parametrize("before", [[], [user_said("hi")]])
+@pytest.mark.parametrize("author", ["root", ""])
+def test_a_response_that_was_cut_before_it_said_anything_is_all_that_its_agent_did(
+    before: list[Any], author: str
+) -> None:
+    counts = types.GenerateContentResponseUsageMetadata(prompt_token_count=3)
+    made = record([*before, event(id="e2", partial=True, error_code="SAFETY", usage_metadata=counts, author=author)])
+
+    kinds = [item.type for item in made if item.type != "message"]
+    assert kinds == ["initialize", "agent_start", "usage", "error", "agent_end", "stream_end"]
+    assert only(StreamEnd, made).reason == "refusal"
+
+
+def test_responses_of_two_agents_that_were_cut_are_closed_by_the_agent_at_work_first() -> None:
+    made = record([event(id="e1", partial=True, error_code="SAFETY", author="other"), delta("hello", id="e2")])
+
+    assert [(item.type, item.agent_id) for item in made if item.type in ("agent_start", "message", "agent_end")] == [
+        ("agent_start", "root"),
+        ("message", "root"),
+        ("message", "root"),
+        ("agent_end", "root"),
+        ("agent_start", "other"),
+        ("agent_end", "other"),
+    ]
+    assert not [item for item in made if item.type == "custom"]
+
+
+def test_a_question_under_the_id_of_a_call_that_was_shown_in_pieces_is_a_request_of_its_own() -> None:
+    piece = types.FunctionCall(
+        id="c1", name="search", partial_args=[types.PartialArg(json_path="$.a", string_value="b")]
+    )
+    question = {"originalFunctionCall": {"id": "c1", "name": "search"}, "toolConfirmation": {"hint": "?"}}
+    made = record(
+        [
+            user_said("hi"),
+            event(types.Part(function_call=piece), id="e2", partial=True),
+            called("adk_request_confirmation", "c1", question, id="e3", long_running_tool_ids={"c1"}),
+            responded("adk_request_confirmation", "c1", {"confirmed": True}, author="user"),
+        ]
+    )
+
+    shown, asked = only(ToolRequest, made), only(ElicitationRequest, made)
+    assert shown.request_id != asked.request_id
+    assert only(ElicitationResponse, made).request_id == asked.request_id
 
 
 def test_text_and_an_answer_in_one_message_are_an_answer_and_then_a_message() -> None:

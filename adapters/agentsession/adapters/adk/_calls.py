@@ -35,6 +35,8 @@ class Call:
     hidden: bool = False
     """Not shown: the adapter's own gate, a delegation, a call that cannot be run. Its responses are hidden as well."""
     invocation_id: str = ""
+    event_id: str = ""
+    """ADK's id of the event that made the call."""
     agent_id: str | None = None
     thread_id: str | None = None
     tool_request_id: str | None = None
@@ -100,11 +102,14 @@ class CallBook:
         calls = self._by_adk.get(adk_id)
         return calls[-1] if calls else None
 
-    def match(self, adk_id: str, name: str, invocation_id: str) -> Call | None:
+    def match(
+        self, adk_id: str, name: str, invocation_id: str, thread: str | Literal[False] | None = False
+    ) -> Call | None:
         """The open call that a response belongs to.
 
-        By id; when several open calls share it, the one of this invocation, of this name, the latest. A response
-        without an id goes to the first open call of its name, in its invocation if there is one.
+        By id; when several open calls share it, the one of this invocation, of this name, of the latest event, for ADK
+        looks for it from the end, too. A response without an id goes to the first open call of its name, in its
+        invocation if there is one. ``thread``: an agent's own result, which is more likely of a call on its thread.
         """
         if adk_id:
             known = self._by_adk.get(adk_id, ())
@@ -113,8 +118,9 @@ class CallBook:
             same = [call for call in known if call.open]
             best = [call for call in same if call.invocation_id == invocation_id] or same
             named = [call for call in best if call.name == name] or best
-            # Two calls of one event may share an id: they are answered in order. Else the latest is meant.
-            return (named[0] if best is not same or len(named) == 1 else named[-1]) if named else None
+            here = [call for call in named if thread is not False and call.thread_id == thread] or named
+            # Two calls of one event may share an id: they are answered in order.
+            return next((call for call in here if call.event_id == here[-1].event_id), None)
         same = [call for call in self if call.open and not call.adk_id and call.name == name]
         best = [call for call in same if call.invocation_id == invocation_id] or same
         return best[0] if best else None

@@ -207,11 +207,7 @@ class _Recorder:
         translated = self._translator.feed(event, unread=read.unread)
         self._close_delegations(event)
         for item in translated:
-            if item.agent_id is not None:
-                self._work(item.agent_id, item.thread_id)
-            else:
-                self._work(self._open.get(item.thread_id, (self._descriptor.name, None))[0], item.thread_id)
-            self._emit(item)
+            self._emit_of_agent(item)
         self._see_actions(event)
 
     def _see_actions(self, event: AdkEvent) -> None:
@@ -234,7 +230,8 @@ class _Recorder:
             made = part.function_response
             if made is not None:
                 call = self._translator.book.match(made.id or "", made.name or "", event.invocation_id or "")
-                if call is not None and call.waits:
+                # What broke a rule when it was asked is not in the record as a request.
+                if call is not None and call.waits and call.request_id in self._machine.requests:
                     return True
         return False
 
@@ -269,13 +266,15 @@ class _Recorder:
 
     def _end_stream(self) -> None:
         """The closing order: messages, requests, agents with children first, stream_end."""
-        if self._pending_stream is not None and self._machine.stream_id is None:
+        if self._machine.stream_id is None and self._pending_stream is None:
+            return
+        closings = self._translator.close_messages()
+        if self._machine.stream_id is None and not closings:
             self._pending_stream = None  # nothing happened in it
             return
-        if self._machine.stream_id is None:
-            return
-        for item in self._translator.close_messages():
-            self._emit(item)
+        # First of the agents at work, whose messages are open. A response that was cut may be all that others did.
+        for item in sorted(closings, key=lambda item: not self._is_at_work(item)):
+            self._emit_of_agent(item)
         pending = self._machine.pending
         data: dict[str, Any] | None = None
         if pending:
@@ -316,6 +315,18 @@ class _Recorder:
                 )
 
     # --- agents -------------------------------------------------------------------------------------------------------
+
+    def _is_at_work(self, event: Event) -> bool:
+        at_work = self._open.get(event.thread_id)
+        return at_work is not None and event.agent_id in (None, at_work[0])
+
+    def _emit_of_agent(self, event: Event) -> None:
+        """What names no agent is of whoever works on its thread."""
+        agent = event.agent_id
+        if agent is None:
+            agent = self._open.get(event.thread_id, (self._descriptor.name, None))[0]
+        self._work(agent, event.thread_id)
+        self._emit(event)
 
     def _work(self, agent: str, thread: str | None) -> None:
         """Let ``agent`` be the one at work on ``thread``: whoever was ends, parents are opened first."""

@@ -135,7 +135,9 @@ class Requests:
         long_running = long_running or (self._long_running is not None and self._long_running(name))
         kind = kind_of(name, made.args, long_running)
         streamed = _streamed(buffer, adk_id, name)
-        request_id = streamed.request_id if streamed is not None else ""
+        # A question is shown when it is whole, so the id of pieces that were shown is that of another request.
+        goes_on = streamed is not None and (kind == "tool" or asks(streamed.name))
+        request_id = streamed.request_id if streamed is not None and goes_on else ""
         call = Call(
             request_id=request_id or self.book.fresh_id(adk_id, f"{event.id or 'call'}.{index}"),
             adk_id=adk_id,
@@ -143,6 +145,7 @@ class Requests:
             kind=kind,
             long_running=long_running,
             invocation_id=event.invocation_id or "",
+            event_id=event.id or "",
             agent_id=common.get("agent_id"),
             thread_id=common.get("thread_id"),
         )
@@ -155,7 +158,7 @@ class Requests:
             return []
         call.needs = needs
         args, problems = lossy_json(made.args if made.args is not None else {})
-        marks: dict[str, Any] = {"callId": adk_id} if adk_id and adk_id != call.request_id else {}
+        marks: dict[str, Any] = {"callId": repair_text(adk_id)} if adk_id and adk_id != call.request_id else {}
         if not is_object(args):
             marks |= {"invalidArgs": True, "rawArgs": args}
             args = None
@@ -175,11 +178,13 @@ class Requests:
     def _needed(self, name: str, long_running: bool) -> str | None:
         return "none" if name in CONTROL_TOOLS else self._needs(name, long_running)
 
-    def hide(self, made: types.FunctionCall, event: AdkEvent) -> None:
+    def hide(self, made: types.FunctionCall, event: AdkEvent, common: dict[str, Any]) -> None:
         """Enter a call that must not run, so that ADK's response to it is not taken for that of another."""
         name = repair_text(made.name or "")
         request_id = self.book.fresh_id("", f"{event.id or 'call'}.hidden")
-        self.book.add(Call(request_id, made.id or "", name, hidden=True, invocation_id=event.invocation_id or ""))
+        call = Call(request_id, made.id or "", name, hidden=True, thread_id=common.get("thread_id"))
+        call.invocation_id, call.event_id = event.invocation_id or "", event.id or ""
+        self.book.add(call)
 
     def _question(self, call: Call, args: Mapping[str, Any], common: dict[str, Any]) -> list[Event]:
         tool = self.book.known(original_id(call.kind, args))
@@ -191,7 +196,7 @@ class Requests:
         if tool is not None and tool.open and not tool.hidden:
             call.tool_request_id = tool.request_id
         fields = question_of(call.kind, args, tool.name if tool is not None else None)
-        marks = {"callId": call.adk_id} if call.adk_id and call.adk_id != call.request_id else {}
+        marks = {"callId": repair_text(call.adk_id)} if call.adk_id and call.adk_id != call.request_id else {}
         return [
             ElicitationRequest(
                 request_id=call.request_id,
@@ -207,7 +212,7 @@ class Requests:
         by_agent = common.get("source") != "host"
         if is_placeholder(event, adk_id):
             return []
-        call = self.book.match(adk_id, name, event.invocation_id or "")
+        call = self.book.match(adk_id, name, event.invocation_id or "", common.get("thread_id") if by_agent else False)
         if call is None:
             return self._stray(made, name, common)
         if not by_agent:

@@ -296,6 +296,7 @@ class AdkSessionState:
                         kind=kind if kind in _KINDS else "tool",  # type: ignore[arg-type]  # narrowed by the test
                         needs=event.needs if isinstance(event, ToolRequest) else "answer",
                         invocation_id=str(marks.get("invocationId") or ""),
+                        event_id=str(marks.get("eventId") or ""),
                         agent_id=event.agent_id,
                         thread_id=event.thread_id,
                         tool_request_id=event.tool_request_id if isinstance(event, ElicitationRequest) else None,

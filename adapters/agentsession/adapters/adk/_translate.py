@@ -323,7 +323,7 @@ class Translator:
             calls = [_call_as_json(part.function_call) for part in dropped if part.function_call is not None]
             for part in dropped:
                 if part.function_call is not None and part.function_call.id:
-                    self._requests.hide(part.function_call, event)
+                    self._requests.hide(part.function_call, event, common)
             return [error_event(code, event.error_message, common, calls=calls or None)]
         if (event.content is not None and not answers) or event.output is not None:
             self._code = None  # it went on: the model tried again, or a graph its node
