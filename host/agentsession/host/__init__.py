@@ -35,8 +35,9 @@ from agentsession.host._policy import (
 from agentsession.host._registry import ExecutorCreator, SessionFactory
 from agentsession.host._results import Answered, TurnResult, UsageTotals
 from agentsession.host._settings import AnswerObserver, Observer
+from agentsession.host._toolbox import Namespaced, ToolBox, ToolLike, ToolProvider
 from agentsession.host._toolcontext import ToolCancelled, ToolContext
-from agentsession.host._tools import Tool, ToolBox, ToolLike, ToolProvider, tool
+from agentsession.host._tools import Tool, tool
 
 if TYPE_CHECKING:
     from agentsession.host._sql import SqlRecordStore
@@ -51,6 +52,7 @@ __all__ = [
     "TurnResult",
     "UsageTotals",
     # tools
+    "Namespaced",
     "Tool",
     "ToolBox",
     "ToolCancelled",

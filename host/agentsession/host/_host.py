@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import anyio
 
@@ -17,7 +17,7 @@ from agentsession.host._elicitation import ElicitationChannel, NoChannel
 from agentsession.host._policy import AnnotationPolicy, Policy
 from agentsession.host._results import TurnResult
 from agentsession.host._settings import AnswerObserver, Observer, Settings, observe
-from agentsession.host._tools import ToolBox, ToolLike, ToolProvider
+from agentsession.host._toolbox import ToolBox, ToolLike, ToolProvider, is_provider
 from agentsession.host._turn import Attached, Turn, recorded_mode
 from agentsession.protocol import (
     AbortTimeout,
@@ -50,7 +50,8 @@ class Host:
         async with executor, host.session(executor) as session:
             result = await host.run_turn(session, "Fix the login bug")
 
-    ``tools``: functions, :func:`tool`\\ s, ``(ToolDescriptor, callable)`` pairs, or a provider such as a ToolBox.
+    ``tools``: functions, :func:`tool`\\ s, ``(ToolDescriptor, callable)`` pairs and providers such as a tool server,
+    in any mixture, or one provider.
     ``policy``: an evaluator or a function; default :class:`AnnotationPolicy`, which allows only what reads.
     ``channel``: reaches the person; without one, what would be asked is refused.
     ``on_ask``: what ``ask_user`` and questions do: ``channel`` asks, ``deny`` refuses, ``pause`` leaves them waiting.
@@ -67,7 +68,7 @@ class Host:
     def __init__(
         self,
         *,
-        tools: Iterable[ToolLike] | ToolProvider = (),
+        tools: Iterable[ToolLike | ToolProvider] | ToolProvider = (),
         policy: Policy | None = None,
         channel: ElicitationChannel | None = None,
         observer: Observer | None = None,
@@ -86,7 +87,7 @@ class Host:
         if on_ask != "channel" or channel is None:
             channel = NoChannel("pause" if on_ask == "pause" else "deny")
         self._settings = Settings(
-            tools=tools if isinstance(tools, ToolProvider) else ToolBox(tools),
+            tools=tools if is_provider(tools) else ToolBox(cast("Iterable[ToolLike]", tools)),
             policy=policy if policy is not None else AnnotationPolicy(),
             channel=channel,
             observer=observer,

@@ -52,6 +52,13 @@ class PolicyRequest:
     """What whoever declared the tool claims of it; ``owner`` says who that is."""
     owner: str = "host"
     """Who runs it: ``host`` or ``agent``."""
+    provider: str | None = None
+    """The name of the provider that a host's tool comes from, such as a tool server; ``None`` for its own functions."""
+    provider_tool: str | None = None
+    """What the provider calls it; ``tool`` may have a prefix."""
+    trusted: bool = True
+    """Whether the host vouches for ``annotations``; when not, they may only tighten. The pipeline sets it: yes for the
+    host's own tools and those of providers that it was told to trust, no for other providers' and the agent's own."""
     principal: str = ""
     """The agent that asks."""
     principal_path: tuple[str, ...] = ()
@@ -65,6 +72,11 @@ class PolicyRequest:
     """The arguments are a person's, and are decided on again."""
     context: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
     """Open, from the host."""
+
+    @property
+    def qualified_name(self) -> str:
+        """``PROVIDER:NAME``, what rules are written on: ``fs:read``; without a provider ``host:`` or ``agent:``."""
+        return f"{self.provider or self.owner}:{self.provider_tool or self.tool}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -210,8 +222,9 @@ class RulePolicy:
 class AnnotationPolicy:
     """Decides by what a tool is said to do: read_only is allowed, everything else is asked.
 
-    Only claims of ``trusted`` owners loosen, by default those of the host's own tools; ``destructive`` beats
-    ``read_only``, and a read-only tool that reaches the open world is asked in ``plan``, where nothing else may run.
+    Only claims of ``trusted`` owners loosen, by default those of the host's own tools and of providers that it trusts;
+    ``destructive`` beats ``read_only``, and a read-only tool that reaches the open world is asked in ``plan``, where
+    nothing else may run.
     """
 
     def __init__(self, trusted: Collection[str] = ("host",)) -> None:
@@ -221,6 +234,11 @@ class AnnotationPolicy:
         """Allow what only reads; ask about the rest, or deny it in the mode ``plan``."""
         marks = request.annotations
         harmless = marks is not None and marks.read_only is True and not marks.destructive
+        if harmless and request.owner == "host" and not request.trusted:
+            if request.permission_mode == "plan":
+                return PolicyDecision("deny", "policy:plan", "only tools that read may run in plan mode")
+            why = f"{request.provider or request.tool} says that it only reads, and is not trusted"
+            return PolicyDecision("ask_user", "policy:annotations", why)
         if request.permission_mode == "plan" and not harmless:
             return PolicyDecision("deny", "policy:plan", "only tools that read may run in plan mode")
         if not harmless or request.owner not in self.trusted:

@@ -22,6 +22,7 @@ import anyio.lowlevel
 from agentsession.host._cancellation import failures, raise_if_cancelled
 from agentsession.host._elicitation import Approval, Position, as_approval
 from agentsession.host._outcome import ToolOutcome, unknown_tool
+from agentsession.host._places import hold_places
 from agentsession.host._policy import PolicyDecision, PolicyRequest, decide
 from agentsession.host._results import Stopwatch
 from agentsession.host._settings import Settings
@@ -236,6 +237,9 @@ class Pipeline:
             args=copy.deepcopy(args),  # what a policy does to them must not reach the tool
             annotations=annotations,
             owner=owner,
+            provider=None if tool is None else tool.provider,
+            provider_tool=None if tool is None else tool.local_name,
+            trusted=tool is not None and tool.trusted,
             request_id=request.request_id,
             edited=edited,
             **self._facts(request),
@@ -265,7 +269,7 @@ class Pipeline:
         )
         outcome: ToolOutcome | None = None
         is_late = False
-        async with self._slots:
+        async with hold_places(tool.places, context), self._slots:
             # Stopped while it got its place: from here to the tool's first line nothing is awaited.
             await anyio.lowlevel.checkpoint_if_cancelled()
             try:

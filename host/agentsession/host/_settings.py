@@ -1,6 +1,6 @@
 """A host's choices, made once and shared by its turns.
 
-May import: ``_cancellation``, ``_elicitation``, ``_policy``, ``_tools``, ``protocol``.
+May import: ``_cancellation``, ``_elicitation``, ``_policy``, ``_toolbox``, ``protocol``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from agentsession.host._cancellation import failures, raise_if_cancelled
 from agentsession.host._elicitation import ElicitationChannel
 from agentsession.host._policy import Policy
-from agentsession.host._tools import ToolProvider
+from agentsession.host._toolbox import ToolProvider
 from agentsession.protocol import Answer, Event, LifecycleInterceptor, Receipt
 
 __all__ = ["AnswerObserver", "Observer", "Settings", "observe"]

@@ -61,6 +61,8 @@ class ToolContext:
         self._home = threading.get_ident()
         self._cancelled = threading.Event()
         self._thread_running = False
+        self._thread = threading.Lock()
+        self._when_thread_ends: list[Callable[[], None]] = []
         self._done = False
         self._updates: collections.deque[ToolProgress] = collections.deque(maxlen=_PROGRESS_KEPT)
         self._wake: Callable[[], None] | None = None
@@ -140,6 +142,14 @@ class ToolContext:
         if self._wake is not None:
             self._wake()
 
+    def when_thread_ends(self, call: Callable[[], None]) -> None:
+        """Call on the event loop when the worker thread has ended: at once if none runs."""
+        with self._thread:
+            if self._thread_running:
+                self._when_thread_ends.append(call)
+                return
+        call()
+
     def run_in_thread(self, call: Callable[[], Any]) -> tuple[bool, Any]:
         """Call in a worker thread; returns whether it failed, and the value or exception.
 
@@ -152,7 +162,14 @@ class ToolContext:
         except (Exception, SystemExit) as error:  # noqa: BLE001 - handed to the caller, who raises it
             return True, error
         finally:
-            self._thread_running = False
+            with self._thread:
+                self._thread_running = False
+                waiting, self._when_thread_ends = self._when_thread_ends, []
             _threads.pop(threading.current_thread(), None)
+            for tell in waiting:
+                try:
+                    anyio.from_thread.run_sync(tell)
+                except RuntimeError:  # the loop has ended, and with it whoever waits
+                    logger.debug("nobody waits for the end of %s any more", self.request_id)
             if self.cancelled:
                 logger.info("tool %r ended after it was given up (%s)", self.tool_name, self.request_id)

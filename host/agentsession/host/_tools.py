@@ -1,7 +1,8 @@
-"""Host tools: typed Python functions that a model may call, and the box they are kept in.
+"""Host tools: typed Python functions that a model may call.
 
-Not for: whether a call may run (``_policy.py``), when and how many at once (``_turn.py``).
-Rules carried: TOOL-04, SEC-01 (no traceback in a result). May import: anyio, ``_signature``, ``protocol``.
+Not for: several of them together (``_toolbox.py``), whether a call may run (``_policy.py``), when it runs
+(``_requests.py``). Rules carried: TOOL-04, SEC-01 (no traceback in a result).
+May import: anyio, ``_places``, ``_signature``, ``protocol``.
 
 A tool never raises to its caller. Bad arguments, a value that JSON cannot say, an exception: each becomes a result that
 the model can read, ``{"error": {"code", "message", ...}}`` with ``is_error``. The codes are in ``_outcome.py``.
@@ -9,19 +10,21 @@ the model can read, ``{"error": {"code", "message", ...}}`` with ``is_error``. T
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import logging
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, cast, overload, runtime_checkable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast, overload
 
 import anyio
 import anyio.to_thread
 from pydantic import ValidationError
 
 from agentsession.host._cancellation import failures, raise_if_cancelled
-from agentsession.host._outcome import ToolError, ToolOutcome, unknown_tool
+from agentsession.host._outcome import ToolError, ToolOutcome
+from agentsession.host._places import Places
 from agentsession.host._signature import ArgumentsRefused, SchemaCheck, Signature, read_signature
 from agentsession.host._toolcontext import ToolContext
 from agentsession.protocol import (
@@ -34,7 +37,7 @@ from agentsession.protocol import (
     to_json,
 )
 
-__all__ = ["Tool", "ToolBox", "ToolLike", "ToolProvider", "tool"]
+__all__ = ["Tool", "tool"]
 
 logger = logging.getLogger("agentsession.host")
 
@@ -53,9 +56,20 @@ class Tool:
         *,
         timeout_s: float | None = None,
         expose_errors: bool | None = None,
+        max_parallel: int | None = None,
         _signature: Signature | None = None,
     ) -> None:
         self.descriptor = descriptor
+        self.provider: str | None = None
+        """The name of the provider that it comes from; ``None`` for what a host was given itself."""
+        self.local_name = descriptor.name
+        """What the provider calls it; the name for the model may have a prefix."""
+        self.trusted = True
+        """Whether the host vouches for its annotations; those of an untrusted provider may only tighten."""
+        self.places: tuple[Places, ...] = ()
+        """What it needs a place in to run: its own limit, and that of its provider."""
+        if max_parallel is not None:
+            self.places = (Places(max_parallel, f"tool {descriptor.name!r}"),)
         self.timeout_s = timeout_s
         """Seconds it may run; ``None`` leaves it to the host."""
         self.expose_errors = expose_errors
@@ -84,6 +98,7 @@ class Tool:
         output_schema: Mapping[str, Any] | None = None,
         timeout_s: float | None = None,
         expose_errors: bool | None = None,
+        max_parallel: int | None = None,
         names: Mapping[str, Any] | None = None,
     ) -> Tool:
         """A tool from a typed function: schema from its signature, texts from its docstring.
@@ -103,7 +118,23 @@ class Tool:
             annotations=annotations,
             owner="host",
         )
-        return cls(descriptor, function, timeout_s=timeout_s, expose_errors=expose_errors, _signature=signature)
+        return cls(
+            descriptor,
+            function,
+            timeout_s=timeout_s,
+            expose_errors=expose_errors,
+            max_parallel=max_parallel,
+            _signature=signature,
+        )
+
+    def provided(self, provider: str, name: str, *, trusted: bool | None = None, places: Places | None = None) -> Tool:
+        """The same tool as one of ``provider``'s, under the ``name`` that the model uses."""
+        made = copy.copy(self)
+        made.descriptor = self.descriptor.model_copy(update={"name": name})
+        made.provider, made.local_name = provider, self.name
+        made.trusted = self.trusted if trusted is None else trusted
+        made.places = self.places if places is None else (*self.places, places)
+        return made
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._function(*args, **kwargs)
@@ -203,6 +234,7 @@ def tool(
     output_schema: Mapping[str, Any] | None = None,
     timeout_s: float | None = None,
     expose_errors: bool | None = None,
+    max_parallel: int | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -220,10 +252,12 @@ def tool(
     output_schema: Mapping[str, Any] | None = None,
     timeout_s: float | None = None,
     expose_errors: bool | None = None,
+    max_parallel: int | None = None,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a tool of a typed function: ``@tool`` or ``@tool(read_only=True)``.
 
-    The annotations say what the tool does to the world; policies read them. Raises :class:`ConfigurationError`.
+    The annotations say what the tool does to the world; policies read them. ``max_parallel`` is how many of its calls
+    run at once, over all hosts and sessions of an event loop. Raises :class:`ConfigurationError`.
     """
     marks = {
         "read_only": read_only,
@@ -246,71 +280,11 @@ def tool(
             output_schema=output_schema,
             timeout_s=timeout_s,
             expose_errors=expose_errors,
+            max_parallel=max_parallel,
             names=names,
         )
 
     return make if function is None else make(function)
-
-
-ToolLike = Tool | Callable[..., Any] | tuple[ToolDescriptor, Callable[..., Any]]
-"""What can be put in a :class:`ToolBox`: a tool, a typed function, or a descriptor with a function of a dictionary."""
-
-
-@runtime_checkable
-class ToolProvider(Protocol):
-    """Where a host finds tools; a :class:`ToolBox` is one, a connection to a tool server may be another."""
-
-    @property
-    def descriptors(self) -> list[ToolDescriptor]:
-        """What is declared to the agent."""
-        ...
-
-    def get(self, name: str | None) -> Tool | None:
-        """The tool of this name, if there is one."""
-        ...
-
-
-class ToolBox:
-    """Tools by name. Two of one name are refused: which of them ran would depend on their order."""
-
-    def __init__(self, tools: Iterable[ToolLike] = ()) -> None:
-        self._tools: dict[str, Tool] = {}
-        for item in tools:
-            self.add(item)
-
-    def add(self, item: ToolLike) -> Tool:
-        """Put a tool in. Raises :class:`ConfigurationError` when its name is taken."""
-        if isinstance(item, tuple):
-            item = Tool(*item)  # pyright: ignore[reportArgumentType]  # it thinks of tuples that are callable
-        elif not isinstance(item, Tool):
-            item = Tool.from_function(item)
-        if item.name in self._tools:
-            raise ConfigurationError(f"two tools are called {item.name!r}", fix="rename one: @tool(name=...)")
-        self._tools[item.name] = item
-        return item
-
-    @property
-    def descriptors(self) -> list[ToolDescriptor]:
-        """What is declared to the agent, in the order of adding."""
-        return [item.descriptor for item in self._tools.values()]
-
-    def get(self, name: str | None) -> Tool | None:
-        """The tool of this name, if there is one."""
-        return self._tools.get(name) if name else None
-
-    def __iter__(self) -> Iterator[Tool]:
-        return iter(self._tools.values())
-
-    def __len__(self) -> int:
-        return len(self._tools)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._tools
-
-    async def run(self, name: str | None, args: object, context: ToolContext | None = None) -> ToolOutcome:
-        """Run a tool by name; a name that is not here is an error result, like bad arguments. Policy is not asked."""
-        found = self.get(name)
-        return unknown_tool(name, self._tools) if found is None else await found.run(args, context)
 
 
 def _outcome(value: Any) -> ToolOutcome:

@@ -12,7 +12,7 @@ import pytest
 
 from agentsession.adapters.scripted import Call, Say, ScriptedExecutor
 from agentsession.host import tool
-from agentsession.host._tools import ToolBox
+from agentsession.host._toolbox import ToolBox
 from agentsession.host.cli._exit_codes import Exit
 from agentsession.host.cli._interactive import Conversation
 from agentsession.host.cli._lines import ASCII, Line, View

@@ -18,7 +18,8 @@ from agentsession.host._elicitation import ElicitationChannel
 from agentsession.host._host import Host
 from agentsession.host._policy import AnnotationPolicy, PolicyDecision, PolicyRequest
 from agentsession.host._settings import AnswerObserver, Observer
-from agentsession.host._tools import Tool, ToolBox, ToolLike, ToolProvider
+from agentsession.host._toolbox import ToolBox, ToolLike, ToolProvider, is_provider
+from agentsession.host._tools import Tool
 from agentsession.host.cli._agents import AGENT, check_credentials, find_executor
 from agentsession.host.cli._load import Kind, call_factory, kind_of, load_object, members, needed_arguments
 from agentsession.host.cli._out import CommandError
@@ -179,13 +180,13 @@ def load_tools(target: str) -> ToolProvider:
         if inspect.iscoroutinefunction(found) or needed_arguments(found):
             raise _no_tools(target, f"{target} is {kind_of(found)}")
         found = call_factory(found, target, "run --tools")
-    if isinstance(found, ToolProvider):
+    if is_provider(found):
         return found
     if not is_list(found):
         if not _is_tool(found):
             raise _no_tools(target, f"{target} is {kind_of(found)}")
         return ToolBox([found])
-    listed: list[ToolLike] = as_list(found)
+    listed: list[ToolLike | ToolProvider] = as_list(found)
     if not listed:
         raise _no_tools(target, f"{target} is empty")
     for number, item in enumerate(listed, start=1):
@@ -196,11 +197,15 @@ def load_tools(target: str) -> ToolProvider:
 
 def _is_tool(item: object) -> bool:
     """What a ToolBox takes. A class can be called too, but whoever lists one has forgotten to make an object of it."""
-    return isinstance(item, (Tool, tuple)) or (callable(item) and not inspect.isclass(item))
+    return isinstance(item, (Tool, tuple)) or is_provider(item) or (callable(item) and not inspect.isclass(item))
 
 
 def _are_tools(item: object) -> bool:
-    return isinstance(item, (Tool, ToolBox)) or (is_list(item) and bool(item) and all(map(_is_tool, as_list(item))))
+    return (
+        isinstance(item, Tool)
+        or is_provider(item)
+        or (is_list(item) and bool(item) and all(map(_is_tool, as_list(item))))
+    )
 
 
 TOOLS: Final = Kind(
