@@ -38,6 +38,7 @@ from agentsession.host._settings import AnswerObserver, Observer
 from agentsession.host._toolbox import Namespaced, ToolBox, ToolLike, ToolProvider
 from agentsession.host._toolcontext import ToolCancelled, ToolContext
 from agentsession.host._tools import Tool, tool
+from agentsession.host.hooks import HookChain, ask_user, hook
 
 if TYPE_CHECKING:
     from agentsession.host._sql import SqlRecordStore
@@ -81,6 +82,10 @@ __all__ = [
     "NoChannel",
     "Position",
     "ScriptedChannel",
+    # hooks
+    "HookChain",
+    "ask_user",
+    "hook",
     # executors and records
     "ExecutorCreator",
     "SessionFactory",

@@ -19,6 +19,7 @@ from agentsession.host._results import TurnResult
 from agentsession.host._settings import AnswerObserver, Observer, Settings, observe
 from agentsession.host._toolbox import ToolBox, ToolLike, ToolProvider, is_provider
 from agentsession.host._turn import Attached, Turn, recorded_mode
+from agentsession.host.hooks import HookChain, HostHooks
 from agentsession.protocol import (
     AbortTimeout,
     AgentExecutor,
@@ -60,7 +61,7 @@ class Host:
     ``tool_timeout_s``: seconds a host tool may run, people's time not counted; ``None`` is no limit.
     ``max_parallel_tools``: host tools that run at once in one turn.
     ``expose_tool_errors``: whether the model sees an exception's message, or only its type.
-    ``hooks``: asked at the points of each session's life (``agentsession.protocol.LifecycleInterceptor``).
+    ``hooks``: asked at the points of each session's life: one interceptor, or several (``agentsession.host.hooks``).
     ``abort_grace_s``: how long an abort waits for that of the session, also where :meth:`run_turn` is cancelled;
     closing may take three times as long. Sessions have a grace time of their own, which should be shorter.
     """
@@ -77,7 +78,7 @@ class Host:
         max_parallel_tools: int = 8,
         on_ask: Literal["channel", "deny", "pause"] = "channel",
         expose_tool_errors: bool = True,
-        hooks: LifecycleInterceptor | None = None,
+        hooks: LifecycleInterceptor | Sequence[LifecycleInterceptor] | None = None,
         abort_grace_s: float = 10.0,
     ) -> None:
         if on_ask not in ("channel", "deny", "pause"):
@@ -95,7 +96,7 @@ class Host:
             tool_timeout_s=tool_timeout_s,
             max_parallel_tools=max_parallel_tools,
             expose_tool_errors=expose_tool_errors,
-            hooks=hooks,
+            hooks=_host_hooks(hooks),
             abort_grace_s=abort_grace_s,
         )
         self._attached: dict[int, Attached] = {}
@@ -240,6 +241,8 @@ class Host:
             return await turn.run(message, options)
         finally:
             del self._turns[id(session)]
+            if self._settings.hooks is not None and session.state != "input_required":
+                self._settings.hooks.forget(session.session_id)
 
     async def abort(self, reason: str | None = None, *, session: AgentSession | None = None) -> None:
         """Abort the running turns, or that of ``session``: host tools are cancelled, then the session ends the turn.
@@ -263,3 +266,10 @@ class Host:
                 tasks.start_soon(abort, turn)
         if errors:
             raise errors[0]
+
+
+def _host_hooks(hooks: LifecycleInterceptor | Sequence[LifecycleInterceptor] | None) -> HostHooks | None:
+    if hooks is None:
+        return None
+    chain = HookChain(hooks if isinstance(hooks, Sequence) else [hooks])
+    return HostHooks(chain) if chain.entries else None

@@ -23,6 +23,7 @@ ERROR_CODES: Final = frozenset(
         "unserializable_result",
         "cancelled",
         "host_error",
+        "hook_blocked",
     }
 )
 """The codes of error results that hosts make themselves; ``agentsession explain CODE`` says what each means.

@@ -194,11 +194,15 @@ class Pipeline:
         if verdict.edited is not None:
             args = copy.deepcopy(verdict.edited)  # what the tool does to them must not reach the record
         outcome = await self._run(request, tool, args, verdict)
+        outcome = await self._after_tool(request, verdict.edited or args, outcome)
         return outcome.answer(request.request_id, verdict.decision, verdict.edited)
 
     async def _decide_tool(
         self, request: ToolRequest, args: dict[str, Any], tool: Tool | None, problem: str | None
     ) -> _Allowed | ToolDenial | None:
+        blocked = await self._before_tool(request, args)
+        if blocked is not None:
+            return blocked
         decision = await self._policy(request, args, tool)
         if decision.is_allow:
             return _Allowed(Decision(by=decision.by, reason=decision.reason), None)
@@ -224,7 +228,11 @@ class Pipeline:
             if problem is None:
                 # The person's arguments pass the policy again: an edit may not go where the model could not.
                 again = await self._policy(request, edited, tool, edited=True)
-                return _policy_denial(request, again) if again.strictness > 1 else _Allowed(word, edited)
+                if again.strictness > 1:
+                    return _policy_denial(request, again)
+                # Of a grant the executor asks the hooks itself.
+                blocked = await self._before_tool(request, edited, granted=True) if tool is not None else None
+                return blocked or _Allowed(word, edited)
         return _denial(request, "invalid_edit: the edited arguments do not fit", Decision(by="host", reason=problem))
 
     async def _policy(
@@ -244,7 +252,24 @@ class Pipeline:
             edited=edited,
             **self._facts(request),
         )
-        return await decide(self._settings.policy, question)
+        decision = await decide(self._settings.policy, question)
+        hooks = self._settings.hooks
+        return decision if hooks is None else hooks.tighten(request, decision)
+
+    async def _before_tool(
+        self, request: ToolRequest, args: dict[str, Any], *, granted: bool = False
+    ) -> ToolDenial | None:
+        """What the hooks say of a call that its executor did not show them, or of a person's arguments."""
+        if self._settings.hooks is None:
+            return None
+        blocked = await self._settings.hooks.before(request, args, self._facts(request), granted=granted)
+        return _policy_denial(request, blocked) if blocked is not None else None
+
+    async def _after_tool(self, request: ToolRequest, args: dict[str, Any], outcome: ToolOutcome) -> ToolOutcome:
+        """What the hooks make of a result, before anybody else has it."""
+        if self._settings.hooks is None:
+            return outcome
+        return await self._settings.hooks.after(request, args, self._facts(request), outcome)
 
     def _own_annotations(self, name: str) -> ToolAnnotations | None:
         agents = [self._descriptor]

@@ -1,6 +1,6 @@
 """A host's choices, made once and shared by its turns.
 
-May import: ``_cancellation``, ``_elicitation``, ``_policy``, ``_toolbox``, ``protocol``.
+May import: ``_cancellation``, ``_elicitation``, ``_policy``, ``_toolbox``, ``hooks``, ``protocol``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from agentsession.host._cancellation import failures, raise_if_cancelled
 from agentsession.host._elicitation import ElicitationChannel
 from agentsession.host._policy import Policy
 from agentsession.host._toolbox import ToolProvider
-from agentsession.protocol import Answer, Event, LifecycleInterceptor, Receipt
+from agentsession.host.hooks._host_hooks import HostHooks
+from agentsession.protocol import Answer, Event, Receipt
 
 __all__ = ["AnswerObserver", "Observer", "Settings", "observe"]
 
@@ -39,7 +40,7 @@ class Settings:
     tool_timeout_s: float | None
     max_parallel_tools: int
     expose_tool_errors: bool
-    hooks: LifecycleInterceptor | None
+    hooks: HostHooks | None
     abort_grace_s: float
 
 

@@ -166,6 +166,8 @@ class ToolResultHook(HookPayload, JsonFieldsModel):
     name: Str
     args: JsonObject = Field(default_factory=dict)
     data: Json = None
+    content: list[ContentPart] = Field(default_factory=list)
+    """Parts beside the data or in its place, where the tool gave any; other data stands in the place of both."""
     is_error: Bool = False
 
 
@@ -184,7 +186,8 @@ class HookOutcome(Model):
     """What a hook answers; ``None`` in its place is :func:`proceed`."""
 
     action: Annotated[str, open_str("proceed", "block")] = "proceed"
-    """An action that is not known counts as a failure of the hook."""
+    """An action that is not known counts as a failure of the hook. ``ask`` is a word between hooks and hosts
+    (``agentsession.host.hooks``), which no executor knows."""
     message: Str | None = optional()
     """When it blocks: what is told in the place of what was blocked, to the person or to the model."""
     reason: Str | None = optional()
@@ -193,6 +196,9 @@ class HookOutcome(Model):
     """Which hook it was, for the record."""
     modifications: JsonObject | None = optional()
     """When it proceeds: the fields of the point's change (:data:`HOOK_POINTS`) that shall be other."""
+    failure: Str | None = optional()
+    """Of an interceptor made of several hooks: which of them failed, for the record (``hook-failed``). The action says
+    what came of it."""
 
 
 class HookChange(Model):

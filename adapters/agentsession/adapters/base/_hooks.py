@@ -83,7 +83,12 @@ class Hooks:
             _logger.warning("the hook at %s failed", point, exc_info=error)
             return self.failed(point, f"the hook at {point} failed with {type(error).__name__}")
         return Hooked(
-            blocked=answer.action == "block", message=answer.message, by=answer.by, reason=answer.reason, change=change
+            blocked=answer.action == "block",
+            message=answer.message,
+            by=answer.by,
+            reason=answer.reason,
+            change=change,
+            failure=answer.failure,
         )
 
     @staticmethod

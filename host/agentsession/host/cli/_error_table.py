@@ -288,6 +288,13 @@ _SESSIONS: Final = (
         "Do what the hook's message says, or open the session without that hook.",
     ),
     ErrorEntry(
+        "hooks-invalid",
+        "The hooks that were given cannot be used, so nothing starts.",
+        "One is no hook, names a point or a key that there is not, has the id of another, or its program is missing.",
+        "Mend what `where:` names. `agentsession hooks check FILE` looks at a file of hooks without running an agent.",
+        _USAGE,
+    ),
+    ErrorEntry(
         "connection-lost",
         "The executor vanished while its events were read.",
         "The process or the connection that ran the agent is gone.",
@@ -481,6 +488,13 @@ _CALLS: Final = (
         "The host itself failed at this request; nobody granted it.",
         "A defect of the host, or an answer that the session refused.",
         "The logger `agentsession.host` has the traceback.",
+        None,
+    ),
+    ErrorEntry(
+        "hook_blocked",
+        "The tool ran, and a hook of the host keeps its result from the model.",
+        "A hook answered `block` at `after_tool`; the message is what it says instead, `by` which hook it was.",
+        "Change the hook, or what the tool returns.",
         None,
     ),
     ErrorEntry(
