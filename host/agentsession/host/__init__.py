@@ -18,6 +18,7 @@ from agentsession.host._elicitation import (
     ScriptedChannel,
 )
 from agentsession.host._host import Host
+from agentsession.host._many import Job, JobResult, Jobs
 from agentsession.host._outcome import ToolError, ToolOutcome
 from agentsession.host._policy import (
     AnnotationPolicy,
@@ -49,6 +50,9 @@ __all__ = [
     "AnswerObserver",
     "Answered",
     "Host",
+    "Job",
+    "JobResult",
+    "Jobs",
     "Observer",
     "TurnResult",
     "UsageTotals",

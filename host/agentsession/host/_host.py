@@ -7,14 +7,17 @@ May import: anyio, the other modules of this package, ``protocol``. Works on asy
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Literal, cast
 
 import anyio
 
 from agentsession.host._elicitation import ElicitationChannel, NoChannel
+from agentsession.host._limits import HostLimits
+from agentsession.host._many import Job, JobResult, Jobs, side_by_side
 from agentsession.host._policy import AnnotationPolicy, Policy
+from agentsession.host._registry import SessionFactory
 from agentsession.host._results import TurnResult
 from agentsession.host._settings import AnswerObserver, Observer, Settings, observe
 from agentsession.host._toolbox import ToolBox, ToolLike, ToolProvider, is_provider
@@ -22,14 +25,18 @@ from agentsession.host._turn import Attached, Turn, recorded_mode
 from agentsession.host.hooks import HookChain, HostHooks
 from agentsession.protocol import (
     AbortTimeout,
+    AgentDescriptor,
     AgentExecutor,
     AgentSession,
     Answer,
     ConfigurationError,
+    Constraints,
     ExecutionOptions,
+    Grace,
     LifecycleInterceptor,
     MessageInput,
     OpenOptions,
+    Price,
     RecordStore,
     StreamActive,
 )
@@ -64,6 +71,11 @@ class Host:
     ``hooks``: asked at the points of each session's life: one interceptor, or several (``agentsession.host.hooks``).
     ``abort_grace_s``: how long an abort waits for that of the session, also where :meth:`run_turn` is cancelled;
     closing may take three times as long. Sessions have a grace time of their own, which should be shorter.
+    ``limits``: of every turn; of these, the agent's own and those of a session or turn the tightest hold.
+    ``deadline_s``: how many seconds after its begin a turn ends, whether it works or waits.
+    ``grace``: the last model call of a turn that reached a limit, in which the agent says where it got to.
+    ``prices``: what models cost, for executors that only tell tokens: by them ``max_budget_usd`` is kept.
+    ``loop_detection``: whether a turn that only repeats itself is told so, and then stopped.
     """
 
     def __init__(
@@ -80,6 +92,11 @@ class Host:
         expose_tool_errors: bool = True,
         hooks: LifecycleInterceptor | Sequence[LifecycleInterceptor] | None = None,
         abort_grace_s: float = 10.0,
+        limits: Constraints | None = None,
+        deadline_s: float | None = None,
+        grace: Grace | None = None,
+        prices: Mapping[str, Price] | None = None,
+        loop_detection: bool = True,
     ) -> None:
         if on_ask not in ("channel", "deny", "pause"):
             raise ConfigurationError(f"unknown on_ask {on_ask!r}", expected="channel, deny or pause")
@@ -98,6 +115,9 @@ class Host:
             expose_tool_errors=expose_tool_errors,
             hooks=_host_hooks(hooks),
             abort_grace_s=abort_grace_s,
+            limits=HostLimits(
+                limits=limits, deadline_s=deadline_s, grace=grace, prices=prices, loop_detection=loop_detection
+            ),
         )
         self._attached: dict[int, Attached] = {}
         self._turns: dict[int, Turn] = {}
@@ -117,7 +137,7 @@ class Host:
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise ConfigurationError(f"two tools are called {twice!r}", fix="declare a tool once, in the host")
-        execution = options.execution.model_copy(update={"tools": declared})
+        execution = self._settings.limits.for_session(options.execution).model_copy(update={"tools": declared})
         return options.model_copy(update={"execution": execution})
 
     async def open(
@@ -158,6 +178,7 @@ class Host:
             cursor=0 if load is None else session.last_seq,
             permission_mode=mode,
             user_id=full.user_id,
+            execution=full.execution,
         )
         self._attached[id(session)] = attached
         if load is None:
@@ -238,6 +259,8 @@ class Host:
         try:
             if by_hand:
                 attached.permission_mode = await recorded_mode(session)
+            if isinstance(message, (str, MessageInput)):
+                options = self._settings.limits.for_turn(options, attached.execution)
             return await turn.run(message, options)
         finally:
             del self._turns[id(session)]
@@ -266,6 +289,62 @@ class Host:
                 tasks.start_soon(abort, turn)
         if errors:
             raise errors[0]
+
+    async def run(
+        self,
+        executor: AgentExecutor | AgentDescriptor | str,
+        message: str | MessageInput,
+        options: OpenOptions | ExecutionOptions | None = None,
+        *,
+        load: str | None = None,
+        store: RecordStore | None = None,
+        factory: SessionFactory | None = None,
+    ) -> TurnResult:
+        """Open a session, or load the one with the id ``load``, run one whole turn in it, and close it.
+
+        ``executor`` is one that was entered, or what ``factory`` makes one of: a descriptor, or a key such as
+        ``scripted``; that one lives as long as the turn. A turn that waits (``on_ask="pause"``) is left waiting where
+        it can be loaded, else it ends with its session. Raises what :meth:`open` and :meth:`run_turn` raise.
+        """
+        if isinstance(executor, (str, AgentDescriptor)):
+            async with (factory or SessionFactory()).create(executor) as made:
+                return await self.run(made, message, options, load=load, store=store)
+        async with self.session(executor, options, load=load, store=store) as session:
+            return await self.run_turn(session, message)
+
+    def run_many(
+        self,
+        executor: AgentExecutor,
+        jobs: Jobs,
+        *,
+        max_parallel: int = 8,
+        options: OpenOptions | ExecutionOptions | None = None,
+        store: RecordStore | None = None,
+    ) -> AbstractAsyncContextManager[AsyncIterator[JobResult]]:
+        """Run a turn for each of ``jobs``, each in a session of its own; the results as they come.
+
+        ::
+
+            async with host.run_many(executor, ["first", "second"], max_parallel=20) as results:
+                async for done in results:
+                    print(done.index, done.session_id, done.completed, done.error)
+
+        A job that fails is a result like any other, and stops no other. Leaving the block, or its cancellation, aborts
+        the turns that run. ``jobs`` may be a generator: the next one is taken when there is room for it.
+        """
+
+        async def run(index: int, job: Job) -> JobResult:
+            session_id: str | None = job.load
+            try:
+                given = job.options if job.options is not None else options
+                async with self.session(executor, given, load=job.load, store=store) as session:
+                    session_id = session.session_id
+                    result = await self.run_turn(session, job.message)
+            except Exception as error:  # noqa: BLE001 - one that fails must not end the others
+                return JobResult(index=index, job=job, session_id=session_id, error=error)
+            return JobResult(index=index, job=job, session_id=session_id, result=result)
+
+        return side_by_side(jobs, run, max_parallel)
 
 
 def _host_hooks(hooks: LifecycleInterceptor | Sequence[LifecycleInterceptor] | None) -> HostHooks | None:

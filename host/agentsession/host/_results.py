@@ -83,6 +83,11 @@ class TurnResult:
         """Whether the turn came to its own end."""
         return self.end.reason == "completed"
 
+    @property
+    def session_id(self) -> str:
+        """The session that the turn is of."""
+        return self.end.session_id
+
 
 class Stopwatch:
     """Measures the union of overlapping stretches, by the clock of the event loop."""

@@ -1,6 +1,6 @@
 """A host's choices, made once and shared by its turns.
 
-May import: ``_cancellation``, ``_elicitation``, ``_policy``, ``_toolbox``, ``hooks``, ``protocol``.
+May import: ``_cancellation``, ``_elicitation``, ``_limits``, ``_policy``, ``_toolbox``, ``hooks``, ``protocol``.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 
 from agentsession.host._cancellation import failures, raise_if_cancelled
 from agentsession.host._elicitation import ElicitationChannel
+from agentsession.host._limits import HostLimits
 from agentsession.host._policy import Policy
 from agentsession.host._toolbox import ToolProvider
 from agentsession.host.hooks._host_hooks import HostHooks
@@ -42,6 +43,7 @@ class Settings:
     expose_tool_errors: bool
     hooks: HostHooks | None
     abort_grace_s: float
+    limits: HostLimits = dataclasses.field(default_factory=HostLimits)
 
 
 async def observe(observer: Observer | None, event: Event) -> None:

@@ -45,6 +45,7 @@ from agentsession.protocol import (
     ExecutionOptions,
     Message,
     MessageInput,
+    NothingToContinue,
     ProtocolViolation,
     Receipt,
     SessionUpdate,
@@ -80,6 +81,8 @@ class Attached:
     turn_mode: tuple[str | None, str] | None = None
     """A turn whose options set a mode, and that mode: it holds to the end of that turn, over its pauses."""
     user_id: str | None = None
+    execution: ExecutionOptions | None = None
+    """The options that it was opened with; ``None`` for a session that was opened by hand."""
 
 
 async def recorded_mode(session: AgentSession) -> str:
@@ -235,7 +238,13 @@ class Turn:
                 return self._final
             if self._session.pending:
                 return end or await self._last_end()
-            end = await self._stream(None, options)
+            try:
+                end = await self._stream(None, options)
+            except NothingToContinue:  # unless it was settled meanwhile, such as by its deadline
+                await self._catch_up()
+                end = self._ended()
+                if end is None:
+                    raise
         return end
 
     async def _stream(self, message: str | MessageInput | None, options: ExecutionOptions | None) -> StreamEnd:
@@ -291,6 +300,10 @@ class Turn:
             if before is not None and event.seq >= before:
                 return
             await self._take(event)
+
+    def _ended(self) -> StreamEnd | None:
+        """The turn's end, if it was seen; asked by a call because it changes while others wait."""
+        return self._final
 
     async def _last_end(self) -> StreamEnd:
         end: StreamEnd | None = None

@@ -175,6 +175,7 @@ if TYPE_CHECKING:
         SessionMachine,
         Trigger,
     )
+    from agentsession.protocol._limits import Grace, Price, tightest, usage_cost
     from agentsession.protocol._rewind import REWIND, rewind_point, without_rewound
     from agentsession.protocol._rules import (
         RESERVED_RULES,
@@ -291,6 +292,7 @@ __all__ = [
     "ExecutionOptions",
     "FunctionCall",
     "FunctionResponse",
+    "Grace",
     "HookChange",
     "HookOutcome",
     "HookPayload",
@@ -321,6 +323,7 @@ __all__ = [
     "OpenOptions",
     "OpenRequest",
     "PendingRequest",
+    "Price",
     "ProtocolViolation",
     "Receipt",
     "RecordInfo",
@@ -411,7 +414,9 @@ __all__ = [
     "result",
     "rewind_point",
     "text_by_type",
+    "tightest",
     "to_json",
+    "usage_cost",
     "wants_hook",
     "wire_schema",
     "without_rewound",
@@ -580,6 +585,7 @@ _WHERE: Final = {
         "SessionMachine",
         "Trigger",
     ),
+    "_limits": ("Grace", "Price", "tightest", "usage_cost"),
     "_rewind": ("REWIND", "rewind_point", "without_rewound"),
     "_rules": (
         "RESERVED_RULES",

@@ -76,6 +76,8 @@ class ToolAnnotations(Model):
     long_running: Bool | None = optional()
     open_world: Bool | None = optional()
     category: Str | None = optional()
+    may_repeat: Bool | None = optional()
+    """Calling it again with the same arguments is no sign of an agent that goes in circles, such as where it waits."""
 
 
 class ToolDescriptor(Model):

@@ -266,6 +266,7 @@ class Usage(Event):
     output_tokens: Int | None = optional(ge=0)
     """Without the reasoning tokens."""
     cached_tokens: Int | None = optional(ge=0)
+    """Of the input tokens, those that came from a cache."""
     reasoning_tokens: Int | None = optional(ge=0)
     total_tokens: Int | None = optional(ge=0)
     cost: Float | None = optional(ge=0)
@@ -325,7 +326,8 @@ class StreamEnd(Event):
     pending: list[Id] = Field(default_factory=list)
     """The request ids that wait for the host; not empty if and only if the reason is ``input_required``."""
     data: JsonObject | None = optional()
-    """``cause``, ``undelivered`` (steer ids), ``volatile`` (request ids that end with the process), ``empty``."""
+    """``cause``, ``undelivered`` (steer ids), ``volatile`` (request ids that end with the process), ``empty``,
+    ``grace`` (``completed``, ``failed`` or ``skipped``: what came of the last word after a limit)."""
 
 
 class Custom(JsonFieldsModel, Event):

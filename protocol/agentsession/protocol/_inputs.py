@@ -1,7 +1,7 @@
 """What a host puts in: messages, answers, steers, updates, options, and the receipts it gets.
 
 Not for: what comes back (``_events.py``). Rules carried: TOOL-09, TOOL-10, TOOL-14, HITL-08, HITL-09, CTL-06, CTL-07.
-May import: ``_base``, ``_content``, ``_descriptor``, ``_errors``, ``_events``, ``_secrets``.
+May import: ``_base``, ``_content``, ``_descriptor``, ``_errors``, ``_events``, ``_limits``, ``_secrets``.
 
 On the wire an input is told apart by ``kind``. Kinds are a closed set: an input that cannot be read is refused, never
 guessed.
@@ -28,6 +28,7 @@ from agentsession.protocol._content import Content, ContentPart, as_content
 from agentsession.protocol._descriptor import Constraints, ToolDescriptor
 from agentsession.protocol._errors import InvalidInput
 from agentsession.protocol._events import Decision
+from agentsession.protocol._limits import Grace, Price
 from agentsession.protocol._secrets import REDACTED
 
 __all__ = [
@@ -302,6 +303,12 @@ class ExecutionOptions(Model):
     """W3C trace context headers of the caller."""
     config: JsonObject | None = optional()
     """Open, for the executor."""
+    grace: Grace | None = optional()
+    """A last model call for a turn that reached a limit. Absent means none: a limit of three calls is three calls."""
+    prices: dict[Str, Price] | None = optional()
+    """What models cost, for calls that do not say it themselves: by it ``max_budget_usd`` can be kept."""
+    loop_detection: Bool | None = optional()
+    """Whether a turn that only repeats itself is told so, and then stopped. Absent means no."""
 
 
 class HostCapabilities(Model):

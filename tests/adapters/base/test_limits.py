@@ -22,9 +22,11 @@ from agentsession.protocol import (
     InvalidInput,
     MemoryRecordStore,
     OpenOptions,
+    Price,
     StreamEnd,
     ToolRequest,
     ToolResponse,
+    Usage,
     accept,
     result,
 )
@@ -369,6 +371,96 @@ async def test_a_turn_ends_when_its_model_calls_have_cost_its_budget() -> None:
             events = await say(session)
             assert (end_of(events).reason, counted) == ("max_budget", [0, 1, 2])
             assert [told.code for told in only(events, Error)] == ["max_budget"]
+
+
+def thrifty(work: Any, *more: str) -> Puppet:
+    executor = Puppet(work)
+    capabilities = ["abort", "streaming", *more]
+    executor.descriptor = AgentDescriptor(name="puppet", executor="puppet", capabilities=capabilities)
+    return executor
+
+
+def budget_of(usd: float, **more: Any) -> ExecutionOptions:
+    return ExecutionOptions(limits=Constraints(max_budget_usd=usd), **more)
+
+
+PRICES = {"big": Price(input=1, output=10)}
+
+
+@pytest.mark.rule("CTL-08")
+async def test_prices_of_the_host_keep_the_budget_of_an_executor_that_only_counts_tokens() -> None:
+    async def work(ctx: RunContext) -> None:
+        for _ in range(10):
+            await ctx.usage(model="big", input_tokens=100_000, output_tokens=30_000)
+            await anyio.lowlevel.checkpoint()
+
+    async with session_of(thrifty(work, "usage"), OpenOptions(execution=budget_of(1, prices=PRICES))) as session:
+        events = await say(session)
+        assert end_of(events).reason == "max_budget"
+        assert [counted.cost for counted in only(events, Usage)] == [pytest.approx(0.4)] * 3
+
+
+@pytest.mark.rule("CTL-08")
+@pytest.mark.parametrize("counts", [{"model": "other", "input_tokens": 1, "output_tokens": 1}, {"model": "big"}])
+async def test_a_call_whose_cost_nobody_knows_ends_a_turn_that_has_a_budget(counts: dict[str, Any]) -> None:
+    async def work(ctx: RunContext) -> None:
+        await ctx.usage(model="big", input_tokens=1, output_tokens=1)
+        await ctx.usage(**counts)
+        await anyio.sleep_forever()
+
+    async with session_of(thrifty(work, "usage"), OpenOptions(execution=budget_of(1, prices=PRICES))) as session:
+        events = await say(session)
+        assert end_of(events).reason == "max_budget"
+        (told,) = only(events, Error)
+        assert told.code == "max_budget"
+        assert f"a call of {counts['model']} did not tell its cost" in told.message
+
+
+async def test_an_unknown_cost_ends_nothing_where_there_is_no_budget() -> None:
+    async def work(ctx: RunContext) -> None:
+        await ctx.usage(model="other")
+
+    async with session_of(thrifty(work, "usage"), OpenOptions(execution=ExecutionOptions(prices=PRICES))) as session:
+        assert end_of(await say(session)).reason == "completed"
+
+
+@pytest.mark.parametrize(("capability", "fix"), [("usage", "prices="), ("abort", "leave max_budget_usd out")])
+async def test_a_budget_is_refused_without_costs_and_prices_and_the_fix_says_what_is_missing(
+    capability: str, fix: str
+) -> None:
+    prices = None if capability == "usage" else PRICES
+    async with thrifty(forever, capability) as executor:
+        with pytest.raises(ConfigurationError) as refused:
+            await executor.open(OpenOptions(execution=budget_of(1, prices=prices)))
+    assert refused.value.id == "limit-unsupported"
+    assert fix in (refused.value.fix or "")
+
+
+@pytest.mark.rule("CTL-08", "PER-01")
+async def test_what_a_turn_has_cost_in_another_process_counts() -> None:
+    store = MemoryRecordStore()
+
+    async def work(ctx: RunContext) -> None:
+        await ctx.usage(model="big", input_tokens=600_000, output_tokens=0)
+        if ctx.input is not None:
+            await ctx.post(ToolRequest(request_id="r", name="look", needs="result"))
+        else:
+            await anyio.sleep_forever()
+
+    options = OpenOptions(session_id="s", execution=budget_of(1, prices=PRICES))
+    for number in range(2):
+        executor = Puppet(work, resume=True, store=store)
+        executor.descriptor = executor.descriptor.model_copy(
+            update={"capabilities": [*executor.descriptor.capabilities, "usage"]}
+        )
+        async with executor:
+            if number == 0:
+                await say(await executor.open(options))
+                continue
+            session = await executor.load("s", options)
+            with anyio.fail_after(5):
+                events = await read(session.stream(result("r", 1)))
+            assert end_of(events).reason == "max_budget"
 
 
 # -- until when something may be answered -----------------------------------------------------------------------------

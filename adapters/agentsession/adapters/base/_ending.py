@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 import anyio
 
 from agentsession.adapters.base._arguments import need
-from agentsession.adapters.base._run import Outcome, Run
+from agentsession.adapters.base._run import HELD_BREATH, Outcome, Run
 from agentsession.adapters.base._settling import close_agents, close_messages, reopen_agents, settle_requests
 from agentsession.adapters.base._stamping import restamp
 from agentsession.protocol import (
@@ -297,6 +297,7 @@ class Ending:
         if run.aborting is not None:
             return
         run.aborting, run.end_reason = cause, reason
+        run.breath = HELD_BREATH  # it may emit without ever waiting: its next event gives the loop a turn
         self._session.answers.secrets.clear()
         self._settle(self._machine.requests.values(), started=False)
         run.kill_replies()

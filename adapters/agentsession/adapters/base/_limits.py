@@ -12,9 +12,9 @@ turn's next stream, also in that of another process, which finds in the record h
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 
@@ -25,37 +25,43 @@ from agentsession.protocol import (
     ConfigurationError,
     Constraints,
     Error,
+    Event,
     ExecutionOptions,
     InvalidInput,
+    Price,
     Usage,
+    tightest,
+    usage_cost,
 )
 
 if TYPE_CHECKING:
     from agentsession.adapters.base._session import BaseSession
 
-__all__ = ["Limits", "check_limits", "deadline_ms", "tightest"]
+E = TypeVar("E", bound=Event)
+
+__all__ = ["Limits", "check_limits", "deadline_ms"]
 
 
-def tightest(*limits: Constraints | None) -> Constraints:
-    """Of each limit the smallest that is given: an agent's own limits cannot be loosened by a host."""
-    found: dict[str, Any] = {}
-    for one in limits:
-        for name in Constraints.model_fields:
-            value = getattr(one, name, None)
-            if value is not None:
-                found[name] = min(value, found.get(name, value))
-    return Constraints(**found)
-
-
-def check_limits(descriptor: AgentDescriptor, limits: Constraints | None, *, counts_calls: bool = True) -> None:
+def check_limits(
+    descriptor: AgentDescriptor,
+    limits: Constraints | None,
+    *,
+    counts_calls: bool = True,
+    prices: Mapping[str, Price] | None = None,
+) -> None:
     """Raise :class:`ConfigurationError` (``limit-unsupported``) for a limit that would be taken and never kept.
 
-    ``counts_calls``: the executor counts its model calls (see :attr:`BaseExecutor.counts_model_calls`).
+    ``counts_calls``: the executor counts its model calls (see :attr:`BaseExecutor.counts_model_calls`). ``prices``: by
+    them the cost of a call is known where the executor only tells its tokens.
     """
     given = {} if limits is None else {name: getattr(limits, name) for name in Constraints.model_fields}
     problem = None
+    fix = None
     if given.get("max_budget_usd") is not None and not descriptor.supports("cost"):
-        problem = "does not report what its model calls cost", "max_budget_usd"
+        counted = descriptor.supports("usage")
+        if not (counted and prices):
+            problem = "does not report what its model calls cost", "max_budget_usd"
+            fix = "say what its models cost: ExecutionOptions(prices={MODEL: Price(...)})" if counted else None
     for name in ("max_llm_calls", "max_turns"):
         if given.get(name) is not None and not counts_calls:
             problem = "does not count its model calls", name
@@ -67,7 +73,7 @@ def check_limits(descriptor: AgentDescriptor, limits: Constraints | None, *, cou
         f"agent {descriptor.name} {why}, so this limit cannot be kept",
         got=f"{name}={given[name]:g}",
         expected=f"limits that this executor can keep: {', '.join(kept)}",
-        fix=f"leave {name} out",
+        fix=fix or f"leave {name} out",
         id="limit-unsupported",
     )
 
@@ -104,6 +110,9 @@ class Limits:
         """Active seconds of the turn in the streams that have ended."""
         self._since: float | None = None
         """When the open stream began, on the clock of :meth:`_clock`."""
+        self._spent_turn: str | None = None
+        self._spent = 0.0
+        """US dollars that the model calls of that turn have cost."""
         self.expires_at: str | None = None
         """The present turn's deadline as the host gave it: until when what is asked may be answered."""
 
@@ -195,19 +204,42 @@ class Limits:
 
     # -- the budget ---------------------------------------------------------------------------------------------------
 
-    def spent(self, run: Run) -> None:
-        """A model call's usage was recorded: end the turn when its calls have cost what it may cost."""
+    def priced(self, run: Run, event: E) -> E:
+        """A usage event with what the call has cost, where its executor does not tell and the host's prices do."""
+        prices = run.options.prices
+        if not prices or not isinstance(event, Usage) or event.cost is not None:
+            return event
+        cost = usage_cost(event, prices)
+        return event if cost is None else event.model_copy(update={"cost": cost})
+
+    def spent(self, run: Run, usage: Usage) -> None:
+        """A model call's usage was recorded: end the turn when its calls have cost what it may cost.
+
+        So does one whose cost nobody knows: what cannot be counted cannot be kept below a limit.
+        """
         limit = self.of(run).max_budget_usd
         if limit is None or run.aborting is not None:
             return
+        if self._spent_turn != run.turn_id:
+            self._spent_turn, self._spent = run.turn_id, self._recorded_cost(run.turn_id, before=usage.seq)
+        if usage.cost is None:
+            model = usage.model or "a model without a name"
+            message = f"a call of {model} did not tell its cost, and no price is known: the budget cannot be kept"
+            self._interrupt("max_budget", "RESOURCE_EXHAUSTED", message)
+            return
+        self._spent += usage.cost
+        if self._spent >= limit:
+            self._interrupt("max_budget", "RESOURCE_EXHAUSTED", f"the turn's model calls have cost {self._spent:g} USD")
+
+    def _recorded_cost(self, turn_id: str, *, before: int) -> float:
+        """What the turn's earlier calls have cost, by the record: those of another process, or none."""
         cost = 0.0
         for event in reversed(self._recorder.log.events):
-            if event.turn_id is not None and event.turn_id != run.turn_id:
+            if event.turn_id is not None and event.turn_id != turn_id:
                 break
-            if isinstance(event, Usage):
+            if isinstance(event, Usage) and event.seq < before:
                 cost += event.cost or 0.0
-        if cost >= limit:
-            self._interrupt("max_budget", "RESOURCE_EXHAUSTED", f"the turn's model calls have cost {cost:g} USD")
+        return cost
 
     # -- ending a turn ------------------------------------------------------------------------------------------------
 

@@ -226,7 +226,8 @@ class SessionOpener:
         """Options that the agent can work with. Raises :class:`ConfigurationError`, :class:`InvalidInput`."""
         options = need(options or OpenOptions(), OpenOptions, "options argument", "pass OpenOptions(...)")
         descriptor = self._executor.descriptor
-        check_limits(descriptor, options.execution.limits, counts_calls=self._executor.counts_model_calls)
+        counts, execution = self._executor.counts_model_calls, options.execution
+        check_limits(descriptor, execution.limits, counts_calls=counts, prices=execution.prices)
         deadline_ms(options.execution)
         offered = {tool.name for tool in options.execution.tools or ()}
         missing = [name for name in descriptor.required_tools if name not in offered]

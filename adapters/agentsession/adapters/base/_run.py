@@ -12,12 +12,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Container, Mapping, Sequence
+from typing import Final
 
 import anyio
 
 from agentsession.protocol import Answer, ExecutionOptions, MessageInput, RunEnded
 
-__all__ = ["Outcome", "Reply", "Run"]
+__all__ = ["HELD_BREATH", "Outcome", "Reply", "Run"]
+
+HELD_BREATH: Final = 1 << 30
+"""A count of :attr:`Run.breath` that no run reaches by itself."""
 
 
 class Reply:

@@ -137,12 +137,12 @@ class Turns:
                 expected=f"answers to {', '.join(self._answers.pending_ids())}",
                 fix="answer with respond() or stream(answers), or abort()",
             )
+        base = self.run.options if self.run is not None else self.left_options or self._session.options.execution
         if options is not None:
-            self._check_limits(options)
+            self._check_limits(self.merged(options, base))
             deadline_ms(options)
         self._executor.kept.discard(self._session)
         after = recorder.seq
-        base = self.run.options if self.run is not None else self.left_options or self._session.options.execution
         stream_id, turn_id = self.begin_stream(cast(str, machine.turn_id), self.merged(options, base))
         for answer, receipt in zip(answers, receipts, strict=True):
             if receipt.ok:
@@ -158,7 +158,8 @@ class Turns:
 
     def _check_limits(self, options: ExecutionOptions) -> None:
         executor = self._executor
-        check_limits(executor.descriptor, options.limits, counts_calls=executor.counts_model_calls)
+        counts = executor.counts_model_calls
+        check_limits(executor.descriptor, options.limits, counts_calls=counts, prices=options.prices)
 
     def _check_none_opening(self) -> None:
         if self._recorder.is_opening:

@@ -54,7 +54,7 @@ class Work:
             special = event.type in _SPECIAL
             if special:
                 self._check_emitted(run, event)
-                event = self._dated(event)
+                event = self._session.limits.priced(run, self._dated(event))
             made = self._recorder.record(event, agent_id, thread_id)
         except AttributeError:  # asked here and not before: it costs nothing as long as events are emitted
             need(event, Event, "emitted value", "emit an event; say text with ctx.say()")
@@ -65,7 +65,7 @@ class Work:
             elif isinstance(made, Error) and made.fatal and run.scope is not None:
                 run.scope.cancel()  # fatal ends the stream at once: LIFE-18
             elif isinstance(made, Usage):
-                self._session.limits.spent(run)
+                self._session.limits.spent(run, made)
         if run.busy <= 0:
             self.pause_again(run)
         return made

@@ -135,9 +135,33 @@ def run(
     plain: Annotated[bool, typer.Option("--plain", help="No live area: for screen readers and logs.")] = False,
     color: Color = "auto",
     debug: Debug = False,
+    max_turns: Annotated[int | None, typer.Option(metavar="N", help="Model steps of a turn, at most.")] = None,
+    max_calls: Annotated[
+        int | None, typer.Option(metavar="N", help="Model calls of a turn, sub-agents' included, at most.")
+    ] = None,
+    max_time: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Time at work, people's time not counted: 90s, 5m, 1h.")
+    ] = None,
+    max_budget: Annotated[
+        float | None, typer.Option(metavar="USD", help="US dollars that a turn may cost; see --price.")
+    ] = None,
+    price: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MODEL=IN,OUT", help="US dollars for a million tokens of a model; repeatable."),
+    ] = None,
+    deadline: Annotated[
+        str | None, typer.Option(metavar="WHEN", help="End by then: 10m from now, or 2026-01-31T12:00:00Z.")
+    ] = None,
+    grace: Annotated[
+        bool, typer.Option("--grace/--no-grace", help="At a limit, one more model call to say where it got to.")
+    ] = True,
+    loop_detection: Annotated[
+        bool | None, typer.Option("--loop-detection/--no-loop-detection", help="Stop a turn that only repeats itself.")
+    ] = None,
 ) -> None:
     """Run an agent: at a terminal, once, or for a program."""
     from agentsession.host.cli import _run
+    from agentsession.host.cli._limit_options import LimitOptions
     from agentsession.host.cli._setup import RunOptions
 
     options = RunOptions(
@@ -155,6 +179,16 @@ def run(
         plain=plain,
         color=color,
         debug=debug,
+        limits=LimitOptions.read(
+            max_turns=max_turns,
+            max_calls=max_calls,
+            max_time=max_time,
+            max_budget=max_budget,
+            deadline=deadline,
+            prices=price or (),
+            grace=grace,
+            loop_detection=loop_detection,
+        ),
     )
     raise typer.Exit(_run.run(options))
 

@@ -144,7 +144,7 @@ class _Demo:
         self._summary(green, missing, keep)
         self._raise_failure()
         if result.end.reason != "completed":
-            return exit_code(result.end.reason)
+            return exit_code(result.end.reason, result.end.data)
         return Exit.COMPLETED if green and not missing else Exit.FAILED
 
     def _observe(self, event: Event) -> None:

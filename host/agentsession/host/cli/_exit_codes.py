@@ -80,8 +80,13 @@ MEANINGS: Final[Mapping[Exit, str]] = MappingProxyType(
 """One sentence for each code."""
 
 
-def exit_code(reason: str) -> Exit:
-    """The exit code for a ``stream_end`` reason; one that is not known is 19, never 0."""
+def exit_code(reason: str, data: Mapping[str, object] | None = None) -> Exit:
+    """The exit code for a ``stream_end``'s reason and data; a reason that is not known is 19, never 0.
+
+    A turn that waited when its deadline came was settled: its reason is ``aborted``, its cause the deadline.
+    """
+    if reason == "aborted" and data is not None and data.get("cause") == "deadline":
+        return Exit.DEADLINE
     return EXIT_BY_REASON.get(reason, Exit.UNKNOWN_REASON)
 
 

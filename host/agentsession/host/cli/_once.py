@@ -73,7 +73,7 @@ async def run_once(options: RunOptions, loaded: Loaded, out: Out) -> Exit:
             if view.failed is not None:
                 raise view.failed
             view.finish(result, session, options)
-            return ended[0] if ended else exit_code(result.end.reason)
+            return ended[0] if ended else exit_code(result.end.reason, result.end.data)
         finally:
             await host.close(session)
 

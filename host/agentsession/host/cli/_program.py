@@ -74,7 +74,7 @@ async def run_program(options: RunOptions, loaded: Loaded, out: Out) -> Exit:
     """Serve calls until ``close``, the end of input, or a signal; returns the exit code of the last stream's end."""
     executor = loaded.executor
     async with open_store(options) as store, executor:
-        session, _ = await open_session(Host(), executor, options, store)
+        session, _ = await open_session(Host(loop_detection=False), executor, options, store)
         server = _Server(session, out)
         try:
             return await server.serve()
@@ -115,7 +115,7 @@ class _Server:
             raise self._broken
         if self._code is not None:
             return self._code
-        return exit_code(last.reason) if last is not None else Exit.COMPLETED
+        return exit_code(last.reason, last.data) if last is not None else Exit.COMPLETED
 
     async def _read_record(self) -> None:
         """Print every event, also those between streams: an answer that is kept, an update, a settlement."""

@@ -21,6 +21,7 @@ from agentsession.host._settings import AnswerObserver, Observer
 from agentsession.host._toolbox import ToolBox, ToolLike, ToolProvider, is_provider
 from agentsession.host._tools import Tool
 from agentsession.host.cli._agents import AGENT, check_credentials, find_executor
+from agentsession.host.cli._limit_options import LimitOptions
 from agentsession.host.cli._load import Kind, call_factory, kind_of, load_object, members, needed_arguments
 from agentsession.host.cli._out import CommandError
 from agentsession.host.cli._paint import ColorChoice
@@ -28,7 +29,6 @@ from agentsession.host.cli._shapes import as_list, is_list
 from agentsession.protocol import (
     AgentExecutor,
     AgentSession,
-    ExecutionOptions,
     OpenOptions,
     RecordKey,
     RecordStore,
@@ -69,6 +69,7 @@ class RunOptions:
     plain: bool = False
     color: ColorChoice = "auto"
     debug: bool = False
+    limits: LimitOptions = dataclasses.field(default_factory=LimitOptions)
 
     @property
     def resume_command(self) -> str | None:
@@ -81,6 +82,7 @@ class RunOptions:
         for option, patterns in (("--allow", self.allow), ("--deny", self.deny)):
             words += [word for pattern in patterns for word in (option, pattern)]
         words += ["--yes-read-only"] if self.yes_read_only else []
+        words += self.limits.words
         return shlex.join(words)
 
 
@@ -249,7 +251,7 @@ async def open_session(
     host: Host, executor: AgentExecutor, options: RunOptions, store: RecordStore | None
 ) -> tuple[AgentSession, RunOptions]:
     """Load the session that was named if it is stored, else open one; with the options completed by its id."""
-    asked = OpenOptions(session_id=options.session, execution=ExecutionOptions(model=options.model))
+    asked = OpenOptions(session_id=options.session, execution=options.limits.execution(options.model))
     stored = False
     if options.session is not None and store is not None:
         with contextlib.suppress(SessionNotFound):
