@@ -36,6 +36,7 @@ from agentsession.protocol import (
     Constraints,
     Decision,
     Event,
+    FallbackQuestion,
     HookOutcome,
     HookPayload,
     Metadata,
@@ -260,6 +261,9 @@ def hooks() -> str:
             f"| `{name}` | `{point.payload.__name__}` | {change} | {point.block or 'is a failure'} | {failure} |"
         )
     lines += ["", "At `after_agent` changed content is said in addition; at `on_model_error` it is the answer."]
+    lines += [
+        "There the call can also be made again, on this model or another, or a person asked (`ModelErrorChange`)."
+    ]
     lines += ["", "## Fields of every payload", *_table(HookPayload, frozenset()), "", "## Payloads"]
     payloads = {point.payload.__name__: point.payload for point in HOOK_POINTS.values()}
     for name, payload in payloads.items():
@@ -267,6 +271,7 @@ def hooks() -> str:
     lines += ["", "## Outcome and changes"]
     changes = {point.change.__name__: point.change for point in HOOK_POINTS.values() if point.change is not None}
     answers: dict[str, type[Model]] = {"HookOutcome": HookOutcome, **changes, "ModelContent": ModelContent}
+    answers["FallbackQuestion"] = FallbackQuestion
     for name, answer in answers.items():
         lines += _section("###", name, answer)
     return "\n".join(lines).replace("(#content-parts)", "(events.md#content-parts)") + "\n"

@@ -15,11 +15,23 @@ such word, and policy and person are asked after it.
 """
 
 from collections.abc import Awaitable, Mapping
-from typing import Annotated, Any, ClassVar, Final, NamedTuple, Protocol, runtime_checkable
+from typing import Annotated, Any, ClassVar, Final, NamedTuple, Protocol, Self, runtime_checkable
 
-from pydantic import ConfigDict, Field, ValidationError, field_validator
+from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from agentsession.protocol._base import Bool, Id, Json, JsonFieldsModel, JsonObject, Model, Str, open_str, optional
+from agentsession.protocol._base import (
+    Bool,
+    Float,
+    Id,
+    Int,
+    Json,
+    JsonFieldsModel,
+    JsonObject,
+    Model,
+    Str,
+    open_str,
+    optional,
+)
 from agentsession.protocol._content import ContentPart, as_content
 from agentsession.protocol._errors import InvalidInput
 
@@ -29,12 +41,14 @@ __all__ = [
     "ContentChange",
     "ErrorHook",
     "EventHook",
+    "FallbackQuestion",
     "HookChange",
     "HookOutcome",
     "HookPayload",
     "HookPoint",
     "LifecycleInterceptor",
     "ModelContent",
+    "ModelErrorChange",
     "ModelErrorHook",
     "ModelRequestChange",
     "ModelRequestHook",
@@ -53,6 +67,8 @@ __all__ = [
     "read_change",
     "wants_hook",
 ]
+
+Seconds = Annotated[Float, Field(ge=0, le=86_400)]
 
 # --- what a hook is told ----------------------------------------------------------------------------------------------
 
@@ -142,9 +158,28 @@ class ModelResponseHook(HookPayload):
 
 
 class ModelErrorHook(ErrorHook):
-    """``on_model_error``: a model call raised."""
+    """``on_model_error``: a model call raised. What it means is told in numbers and names; its text is not."""
 
     model: Str | None = optional()
+    """The model that was called."""
+    code: Int | None = optional()
+    """The HTTP status, where the provider answered with one."""
+    status: Str | None = optional()
+    """The google.rpc name; ``UNAVAILABLE`` where the provider was not reached, absent where the error does not say."""
+    reason: Str | None = optional()
+    """The provider's own short name for it, such as ``RATE_LIMIT_EXCEEDED``."""
+    retry_after_s: Seconds | None = optional()
+    """How long the provider asks to wait."""
+    exhausted: Bool = False
+    """A quota is used up for long, or there is none: waiting a moment does not help."""
+    attempt: Int = 1
+    """How many calls were made for this answer so far, whatever the model."""
+    began: Bool = False
+    """Something of the answer was shown already: a repeated call starts another message."""
+    can_retry: Bool = False
+    """The call can be made again: on this model or another."""
+    answer: JsonObject | None = optional()
+    """What the person said to the question that the hook asked about this error: ``action``, and ``content`` if any."""
 
 
 class ToolCallHook(HookPayload):
@@ -230,6 +265,48 @@ class ModelRequestChange(HookChange):
     """Of :attr:`ModelRequestHook.config`: the values that shall be other; ``null`` unsets one."""
 
 
+class FallbackQuestion(HookChange):
+    """What a person is to be asked about a model that fails: an elicitation of the kind ``model_fallback``."""
+
+    message: Str
+    requested_schema: JsonObject
+    """What may be answered."""
+    context: JsonObject | None = optional()
+
+
+class ModelErrorChange(HookChange):
+    """What becomes of a model call that raised: one of four things, told apart by the fields that are given.
+
+    ``content`` is its answer. ``next_model`` or ``after_s``: it is made again. ``ask``: a person is asked, and the
+    hook is fired again with the answer. ``fail_as``: it fails, under a code of the hook's own.
+    """
+
+    content: list[ContentPart] | None = optional()
+    next_model: Str | None = optional()
+    """The model to call; absent: the same."""
+    after_s: Seconds | None = optional()
+    """How long to wait before; an abort ends the wait."""
+    ask: FallbackQuestion | None = optional()
+    fail_as: Annotated[str, Field(strict=True, pattern=r"^[A-Z][A-Z0-9_]{0,63}$")] | None = optional()
+
+    @field_validator("content", mode="before", json_schema_input_type=str | list[ContentPart])
+    @classmethod
+    def _from_text(cls, value: Any) -> Any:
+        return as_content(value) if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _one_thing(self) -> Self:
+        given = [self.content is not None, self.repeats, self.ask is not None, self.fail_as is not None]
+        if sum(given) > 1:
+            raise ValueError("a model call that failed is answered, repeated, asked about or failed: one of them")
+        return self
+
+    @property
+    def repeats(self) -> bool:
+        """The call shall be made again."""
+        return self.next_model is not None or self.after_s is not None
+
+
 class ToolArgsChange(HookChange):
     """Other arguments, the whole of them; they must fit the tool's schema."""
 
@@ -308,7 +385,7 @@ HOOK_POINTS: Final[Mapping[str, HookPoint]] = {
     "after_model": HookPoint(
         ModelResponseHook, ContentChange, "the message stands in the place of the answer; none of its calls is made"
     ),
-    "on_model_error": HookPoint(ModelErrorHook, ContentChange, "the message is the model's answer"),
+    "on_model_error": HookPoint(ModelErrorHook, ModelErrorChange, "the message is the model's answer"),
     "before_tool": HookPoint(
         ToolCallHook, ToolArgsChange, "the tool does not run; the model is told the message", fails_closed=True
     ),
@@ -318,8 +395,8 @@ HOOK_POINTS: Final[Mapping[str, HookPoint]] = {
     "on_run_error": HookPoint(ErrorHook, None, None),
 }
 """The points that executors fire. At ``after_agent`` changed content is said in addition; at ``on_model_error`` it is
-the answer, at ``on_tool_error`` changed data is the result. ``before_tool_selection``, ``notification`` and
-``pre_compress`` are names that hosts may use for points of their own."""
+the answer (or the call is made again), at ``on_tool_error`` changed data is the result. ``before_tool_selection``,
+``notification`` and ``pre_compress`` are names that hosts may use for points of their own."""
 
 
 @runtime_checkable

@@ -28,6 +28,7 @@ __all__ = [
     "error_status",
     "is_error",
     "is_retryable",
+    "is_rpc_name",
     "names_exception",
     "safe_message",
 ]
@@ -173,6 +174,11 @@ def error_status(code: str) -> str:
     if code in _BAD_CALLS:
         return "INVALID_ARGUMENT"
     return _STATUS_OF.get(code, "UNKNOWN")
+
+
+def is_rpc_name(name: str) -> bool:
+    """Whether a name is one of google.rpc's."""
+    return name in _RPC
 
 
 def is_retryable(code: str) -> bool:

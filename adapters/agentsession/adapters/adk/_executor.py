@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from types import TracebackType
 from typing import Any, ClassVar, Final, Literal, Self
@@ -33,6 +33,7 @@ from google.adk.apps.app import App
 from google.adk.artifacts.base_artifact_service import BaseArtifactService
 from google.adk.auth.credential_service.base_credential_service import BaseCredentialService
 from google.adk.memory.base_memory_service import BaseMemoryService
+from google.adk.models.base_llm import BaseLlm
 from google.adk.runners import Runner
 from google.adk.sessions.base_session_service import BaseSessionService
 from google.adk.sessions.in_memory_session_service import InMemorySessionService
@@ -48,6 +49,7 @@ from agentsession.adapters.adk._hearing import hear, hear_missed, must_stop
 from agentsession.adapters.adk._history import History
 from agentsession.adapters.adk._live import LiveRun
 from agentsession.adapters.adk._replies import said_parts
+from agentsession.adapters.adk._routed_model import ModelCallFailed, ModelTable
 from agentsession.adapters.adk._scopes import wrong_state
 from agentsession.adapters.adk._session_state import AdkSessionState
 from agentsession.adapters.adk._sessions import RecentHistory, RecentSessions
@@ -106,6 +108,9 @@ class AdkExecutor(AdkSessions):
             whole history. ``"auto"``: some, where neither ADK nor code of the agent's author could tell. A number: that
             many, though callbacks, tools and plugins see no more. ``None``: always all events, and a turn costs what
             ADK makes it cost. See docs/explanation/performance.md.
+        models: Models by the names that options, updates and hooks may ask for. Another name is one that the agent's
+            own model takes, or one that ADK makes a model of.
+        retry_wait: What is awaited for the seconds before a failed model call is made again; for tests.
         base: ``store``, ``window``, ``grace_s``, ``now``, ``max_kept_runs`` of :class:`BaseExecutor`.
 
     Raises:
@@ -131,6 +136,8 @@ class AdkExecutor(AdkSessions):
         constraints: Constraints | None = None,
         history_window: int | Literal["auto"] | None = "auto",
         store: RecordStore | None = None,
+        models: Mapping[str, BaseLlm] | None = None,
+        retry_wait: Callable[[float], Awaitable[object]] = asyncio.sleep,
         **base: Any,
     ) -> None:
         super().__init__(store=store, **base)
@@ -148,6 +155,7 @@ class AdkExecutor(AdkSessions):
         self.exposes_tool_errors = exposes_tool_errors
         self.allows_uncontrolled = allows_uncontrolled
         self.tool_threads = tool_threads
+        self._models = ModelTable(models, retry_wait)
         self._resumable = is_resumable(app)
         self._delegated = delegated_names(app.root_agent)
         lasting = not isinstance(self.session_service, InMemorySessionService)
@@ -211,6 +219,7 @@ class AdkExecutor(AdkSessions):
                 is_resumable=self._resumable,
                 allows_uncontrolled=self.allows_uncontrolled,
                 delegated=self._delegated,
+                models=self._models,
             )
         return state
 
@@ -276,6 +285,7 @@ class AdkExecutor(AdkSessions):
         state = self._state(session)
         if config.model is not None:
             state.model = config.model
+            state.called.clear()
         if config.tools is not None:
             state.host_tools = {tool.name: tool for tool in config.tools}
         if config.state is not None:
@@ -394,6 +404,8 @@ class AdkExecutor(AdkSessions):
 
     def describe_error(self, error: BaseException) -> Error:
         """ADK's and the provider's errors by their code; no text that could hold a secret."""
+        if isinstance(error, ModelCallFailed):
+            return Error(status="UNAVAILABLE", message=error.what, fatal=True, code=error.id)
         if isinstance(error, AgentSessionError):
             return super().describe_error(error)
         code = getattr(error, "code", None)

@@ -26,6 +26,7 @@ from google.genai import types
 
 from agentsession.adapters.adk._credentials import put_back
 from agentsession.adapters.adk._live import current_run
+from agentsession.adapters.adk._routed_model import is_break
 
 __all__ = ["GatePlugin", "TailPlugin"]
 
@@ -113,18 +114,10 @@ class GatePlugin(BasePlugin):
             return None  # a long answer is thousands of these
         live = current_run()
         if live is not None:
-            if live.hooks is not None:
+            if live.hooks is not None and not is_break(llm_response):
                 await live.hooks.after_model(callback_context, llm_response)
             live.models.after(callback_context, llm_response)
         return None
-
-    async def on_model_error_callback(
-        self, *, callback_context: CallbackContext, llm_request: LlmRequest, error: Exception
-    ) -> LlmResponse | None:
-        live = current_run()
-        if live is None or live.hooks is None:
-            return None
-        return await live.hooks.on_model_error(callback_context, llm_request, error)
 
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext

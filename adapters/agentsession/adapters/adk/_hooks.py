@@ -11,7 +11,9 @@ wherever that can be, and the user's plugins and callbacks work on with it; only
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from google.adk.agents.callback_context import CallbackContext
 from google.adk.agents.invocation_context import InvocationContext
@@ -22,20 +24,27 @@ from google.genai import types
 
 from agentsession.adapters.adk._events import code_of
 from agentsession.adapters.adk._hooked_content import SETTINGS, Parts, change_request, instruction_text, is_fixed
+from agentsession.adapters.adk._model_failures import ModelFailure
 from agentsession.adapters.adk._values import lossy_json
 from agentsession.adapters.base import PROCEED, Hooked, Hooks, hook_events
 from agentsession.protocol import (
     AgentHook,
     ContentChange,
+    ContentPart,
+    ElicitationAnswer,
+    ElicitationRequest,
     ErrorHook,
     EventHook,
+    FallbackQuestion,
     HookPayload,
     InvalidInput,
     ModelContent,
+    ModelErrorChange,
     ModelErrorHook,
     ModelRequestChange,
     ModelRequestHook,
     ModelResponseHook,
+    RunEnded,
     RunHook,
     UserMessageHook,
 )
@@ -43,12 +52,28 @@ from agentsession.protocol import (
 if TYPE_CHECKING:
     from agentsession.adapters.adk._live import LiveRun
 
-__all__ = ["RunHooks"]
+__all__ = ["RunHooks", "ToldOfError"]
 
 BLOCKED: Final = "blocked by the host"
 """What is told where a hook blocks and gives no message."""
 
 P = TypeVar("P", bound=HookPayload)
+
+
+class ToldOfError(NamedTuple):
+    """What a hook wants done about a model call that raised: see ``ModelErrorChange``. All absent: it is raised."""
+
+    content: types.Content | None = None
+    next_model: str | None = None
+    after_s: float | None = None
+    ask: FallbackQuestion | None = None
+    fail_as: str | None = None
+    reason: str | None = None
+
+    @property
+    def repeats(self) -> bool:
+        """The call is made again."""
+        return self.next_model is not None or self.after_s is not None
 
 
 class RunHooks:
@@ -92,6 +117,12 @@ class RunHooks:
 
         ``data`` goes to the record with the rest.
         """
+        hooked = await self.fire(point, payload)
+        self.tell(point, hooked, payload, **data)
+        return hooked
+
+    async def fire(self, point: str, payload: HookPayload) -> Hooked:
+        """Fire a point, as :meth:`ask` does, and record nothing."""
         if not self.wants(point):
             return PROCEED
         asking = asyncio.ensure_future(self._hooks.fire(point, payload))
@@ -107,7 +138,6 @@ class RunHooks:
         finally:
             self._asking.discard(asking)
         await self._live.attached()
-        self.tell(point, hooked, payload, **data)
         return hooked
 
     def tell(self, point: str, hooked: Hooked, payload: HookPayload, **data: Any) -> None:
@@ -287,29 +317,101 @@ class RunHooks:
         if parts is not None:
             response.content = types.Content(role="model", parts=parts)
 
-    async def on_model_error(
-        self, context: CallbackContext, request: LlmRequest, error: BaseException
-    ) -> LlmResponse | None:
-        """A model call raised: an answer in its place, or ``None``."""
+    async def on_model_failure(
+        self,
+        context: CallbackContext,
+        model: str | None,
+        error: BaseException,
+        failure: ModelFailure,
+        *,
+        attempt: int,
+        began: bool,
+        answer: dict[str, Any] | None,
+        can_retry: bool = True,
+    ) -> ToldOfError:
+        """A model call raised: what shall become of it. ``answer``: to the question that the hook asked before."""
         if not self.wants("on_model_error"):
-            return None
-        payload = self._of_agent(ModelErrorHook, context, model=request.model, error_type=type(error).__name__)
-        hooked = await self.ask("on_model_error", payload)
+            return ToldOfError()
+        payload = self._of_agent(
+            ModelErrorHook,
+            context,
+            model=model,
+            error_type=type(error).__name__,
+            attempt=attempt,
+            began=began,
+            can_retry=can_retry,
+            answer=answer,
+            **dataclasses.asdict(failure),
+        )
+        hooked = await self._asked_of_error(payload)
         if hooked.blocked:
-            return LlmResponse(content=_said(hooked.message or BLOCKED))
-        parts = self._changed("on_model_error", payload, hooked, Parts(()))
-        return LlmResponse(content=types.Content(role="model", parts=parts)) if parts is not None else None
+            return ToldOfError(content=_said(hooked.message or BLOCKED))
+        change = hooked.change
+        if not isinstance(change, ModelErrorChange):
+            return ToldOfError()
+        if change.content is None:
+            return ToldOfError(None, change.next_model, change.after_s, change.ask, change.fail_as, hooked.reason)
+        parts = self._changed("on_model_error", payload, hooked, Parts(()), change.content)
+        return ToldOfError(content=types.Content(role="model", parts=parts) if parts is not None else None)
+
+    async def _asked_of_error(self, payload: ModelErrorHook) -> Hooked:
+        """Fire ``on_model_error``, and record what it chose: from which model to which, and after how long."""
+        asking = await self.fire("on_model_error", payload)
+        change = asking.change
+        data: dict[str, Any] = {}
+        if isinstance(change, ModelErrorChange):
+            unfit = (change.repeats or change.ask is not None) and not payload.can_retry
+            if unfit or (change.ask is not None and payload.answer is not None):
+                what = "a call that cannot be made again" if unfit else "one error twice"
+                return self.misused("on_model_error", payload, InvalidInput(f"a hook asked for {what}"))
+            if change.repeats:
+                data = {"from": payload.model, "to": change.next_model or payload.model, "status": payload.status}
+                data |= {"code": payload.code, "attempt": payload.attempt, "afterS": change.after_s}
+        self.tell("on_model_error", asking, payload, **{key: value for key, value in data.items() if value is not None})
+        return asking
+
+    async def ask_fallback(self, context: CallbackContext, ask: FallbackQuestion) -> dict[str, Any]:
+        """Ask a person about a model that fails, and wait for the answer: its action, and its content if any."""
+        live = self._live
+        await live.attached()
+        question = ElicitationRequest(
+            request_id=live.state.new_request_id(live.ctx.new_id, "q"),
+            kind="model_fallback",
+            message=ask.message,
+            context=ask.context,
+            requested_schema=ask.requested_schema,
+            agent_id=context.agent_name,
+            thread_id=self._thread(),
+        )
+        try:
+            live.ctx.emit_nowait(question)
+        except RunEnded:
+            raise asyncio.CancelledError from None
+        answer = await live.wait(question.request_id)
+        if not isinstance(answer, ElicitationAnswer):
+            return {"action": "cancel"}
+        given = {"content": answer.content} if answer.action == "accept" else {}
+        return {"action": answer.action, **given}
 
     # -- helpers ------------------------------------------------------------------------------------------------------
 
     def _changed(
-        self, point: str, payload: HookPayload, hooked: Hooked, shown: Parts, *, keeps: bool = False
+        self,
+        point: str,
+        payload: HookPayload,
+        hooked: Hooked,
+        shown: Parts,
+        content: Sequence[ContentPart] | None = None,
+        *,
+        keeps: bool = False,
     ) -> list[types.Part] | None:
         """The parts that a hook wants in the place of those it was shown; ``None``: they stay."""
-        if not isinstance(hooked.change, ContentChange):
+        if content is None and isinstance(hooked.change, ContentChange):
+            content = hooked.change.content
+        if content is None:
             return None
         try:
-            return shown.changed(hooked.change.content, keeps=keeps)
+            return shown.changed(content, keeps=keeps)
         except InvalidInput as error:
             self.misused(point, payload, error)
             return None

@@ -26,6 +26,7 @@ from agentsession.adapters.adk._host_tools import HostTool, InlineInput
 from agentsession.adapters.adk._long_running import keep_open
 from agentsession.adapters.adk._refused_forms import args_as_asked
 from agentsession.adapters.adk._replies import said_parts
+from agentsession.adapters.adk._routed_model import put_route, take_route
 from agentsession.adapters.adk._toolset_auth import judge_listing
 from agentsession.adapters.adk._window import put_older
 from agentsession.protocol import Error, Usage
@@ -64,6 +65,7 @@ class ModelCalls:
         A response instead of the call ends the agent: a limit was reached, or something cannot be controlled.
         """
         live, state = self._live, self._live.state
+        take_route(context)  # of a call that a plugin answered in its place
         span = live.spans.find("agent", agent_key(context))
         if span is not None:
             live.spans.close_children(span)
@@ -111,7 +113,21 @@ class ModelCalls:
             await self._inject_steers(context, request)
         self._calls_model(context, True)
         self.asked.add(context.agent_name)
-        return await live.hooks.before_model(context, request) if live.hooks is not None else None
+        asked = request.model
+        instead = await live.hooks.before_model(context, request) if live.hooks is not None else None
+        repeats = live.hooks is not None and live.hooks.wants("on_model_error")
+        if instead is None and (repeats or model is not None or request.model != asked):
+            put_route(live, context)
+        return instead
+
+    def again(self, context: CallbackContext) -> LlmResponse | None:
+        """A call is about to be made again: it counts like any; a response instead of it when it is one too many."""
+        stop = self._over_limit(context.session.id != self._live.state.adk_session_id, again=True)
+        if stop is not None:
+            self._live.stop(*stop)
+            return LlmResponse(error_code=STOPPED_CODE, error_message=stop[1].message)
+        self._calls_model(context, True)
+        return None
 
     def _calls_model(self, context: CallbackContext, calls: bool) -> None:
         span = self._live.spans.find("agent", agent_key(context))
@@ -195,8 +211,8 @@ class ModelCalls:
         state.parked_calls = {call.request_id for call in calls}
         return any((call.invocation_id, call.agent_id) == (invocation_id, context.agent_name) for call in calls)
 
-    def _over_limit(self, is_child: bool) -> tuple[str, Error] | None:
-        """Count a model call; the reason to end the turn when it is one too many.
+    def _over_limit(self, is_child: bool, *, again: bool = False) -> tuple[str, Error] | None:
+        """Count a model call; the reason to end the turn when it is one too many. ``again``: in the same step.
 
         ADK counts anew in every run, and in every child of an AgentTool; the contract counts a turn.
         """
@@ -204,10 +220,10 @@ class ModelCalls:
         max_turns = limits.max_turns
         if state.llm_calls >= (limits.max_llm_calls or DEFAULT_CALLS):
             return "max_llm_calls", _limit("max_llm_calls", f"the turn has made {state.llm_calls} model calls")
-        if not is_child and max_turns is not None and state.steps >= max_turns:
+        if not is_child and not again and max_turns is not None and state.steps >= max_turns:
             return "max_turns", _limit("max_turns", f"the turn has made {state.steps} model steps")
         state.llm_calls += 1
-        state.steps += not is_child
+        state.steps += not is_child and not again
         return None
 
     def _uncontrolled(self, request: LlmRequest) -> tuple[str, Error] | None:

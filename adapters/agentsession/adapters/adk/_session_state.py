@@ -22,6 +22,7 @@ from agentsession.adapters.adk._host_tools import HostTool
 from agentsession.adapters.adk._long_running import waits_inside
 from agentsession.adapters.adk._reentry import is_gate
 from agentsession.adapters.adk._requests import CONTROL_TOOLS
+from agentsession.adapters.adk._routed_model import ModelTable
 from agentsession.adapters.adk._translate import Translator
 from agentsession.adapters.adk._vault import Vault
 from agentsession.protocol import (
@@ -78,6 +79,7 @@ class AdkSessionState:
         is_resumable: bool,
         allows_uncontrolled: bool,
         delegated: Collection[str] = (),
+        models: ModelTable | None = None,
     ) -> None:
         self.user_id = user_id
         self.adk_session_id = adk_session_id
@@ -95,6 +97,9 @@ class AdkSessionState:
         self.gates_tools = options.host_tool_execution is not False
         """The agent's own tools wait for the host's grant."""
         self.model = options.model
+        self.models = models or ModelTable()
+        self.called: dict[str, str] = {}
+        """By agent: the model that its calls went to last, where a hook chose another than the agent's or session's."""
         self.heard = Heard()
         self.place: int | None = None
         """The place in the record of what is stored in ADK's session just now, where it is not the record's end."""
@@ -317,11 +322,18 @@ class AdkSessionState:
 
     def follow(self, record: Sequence[Event]) -> None:
         """What the host has set, as the events of a record tell that still count: after a load, a fork, a rewind."""
-        models = [event.model for event in without_rewound(record) if isinstance(event, SessionUpdate) and event.model]
+        updates = [item for item in without_rewound(record) if isinstance(item, SessionUpdate) and item.model]
+        models = [event.model for event in updates if event.agent_id is None]
         if self.options.model is None:
             self.model = models[-1] if models else None
         elif self.model not in models:
             self.model = self.options.model
+        self.called.clear()
+        for event in updates:
+            if event.agent_id is None:
+                self.called.clear()
+            elif event.model is not None:
+                self.called[event.agent_id] = event.model
         self.state_changes = unapplied_state(record)
 
     def forget_rewound(self, record: Sequence[Event]) -> None:
