@@ -40,6 +40,7 @@ from agentsession.host._toolbox import Namespaced, ToolBox, ToolLike, ToolProvid
 from agentsession.host._toolcontext import ToolCancelled, ToolContext
 from agentsession.host._tools import Tool, tool
 from agentsession.host.hooks import HookChain, ask_user, hook
+from agentsession.host.policy import PolicyEngine, RememberedAnswers, builtin_rules, load_policy
 
 if TYPE_CHECKING:
     from agentsession.host._sql import SqlRecordStore
@@ -71,14 +72,18 @@ __all__ = [
     "AnnotationPolicy",
     "Policy",
     "PolicyDecision",
+    "PolicyEngine",
     "PolicyEvaluator",
     "PolicyRequest",
+    "RememberedAnswers",
     "Rule",
     "RulePolicy",
     "StrictestPolicy",
     "allow_all",
     "ask_all",
+    "builtin_rules",
     "deny_all",
+    "load_policy",
     # people
     "Approval",
     "CallbackChannel",

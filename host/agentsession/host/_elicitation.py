@@ -28,6 +28,7 @@ __all__ = [
 ]
 
 Verdict = Literal["yes", "no", "cancel", "pause"]
+Remember = Literal["once", "session", "always"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,11 +55,21 @@ class Approval:
     """With ``no``: told to the model."""
     by: str = "user"
     """Recorded: ``user``, ``user:NAME``, ``host``."""
+    remember: Remember = "once"
+    """With ``yes``: whether it holds for this call, for calls like it in this session, or always. Where the rule that
+    asked wants to be asked each time, it holds once."""
 
     @classmethod
-    def yes(cls, args: dict[str, Any] | None = None, *, reason: str | None = None, by: str = "user") -> Approval:
+    def yes(
+        cls,
+        args: dict[str, Any] | None = None,
+        *,
+        reason: str | None = None,
+        by: str = "user",
+        remember: Remember = "once",
+    ) -> Approval:
         """Run it, with the requested arguments or with ``args``."""
-        return cls("yes", args, reason, by)
+        return cls("yes", args, reason, by, remember)
 
     @classmethod
     def no(cls, reason: str | None = None, *, by: str = "user") -> Approval:
@@ -114,6 +125,8 @@ class NoChannel:
     """Nobody to ask: says no to everything at once (``no_channel``), or with ``mode="pause"`` leaves it waiting."""
 
     concurrent = True
+    interactive = False
+    """What rules that are only for people, or only for nobody there, go by; without it a channel has a person."""
 
     def __init__(self, mode: Literal["deny", "pause"] = "deny") -> None:
         self.mode = mode

@@ -22,7 +22,9 @@ from agentsession.host._results import TurnResult
 from agentsession.host._settings import AnswerObserver, Observer, Settings, observe
 from agentsession.host._toolbox import ToolBox, ToolLike, ToolProvider, is_provider
 from agentsession.host._turn import Attached, Turn, recorded_mode
+from agentsession.host._waiting import WaitingRequests
 from agentsession.host.hooks import HookChain, HostHooks
+from agentsession.host.policy._remembered import RememberedAnswers
 from agentsession.protocol import (
     AbortTimeout,
     AgentDescriptor,
@@ -76,6 +78,7 @@ class Host:
     ``grace``: the last model call of a turn that reached a limit, in which the agent says where it got to.
     ``prices``: what models cost, for executors that only tell tokens: by them ``max_budget_usd`` is kept.
     ``loop_detection``: whether a turn that only repeats itself is told so, and then stopped.
+    ``remembered``: what people answered for the session or always; default: kept while the host is there.
     """
 
     def __init__(
@@ -97,6 +100,7 @@ class Host:
         grace: Grace | None = None,
         prices: Mapping[str, Price] | None = None,
         loop_detection: bool = True,
+        remembered: RememberedAnswers | None = None,
     ) -> None:
         if on_ask not in ("channel", "deny", "pause"):
             raise ConfigurationError(f"unknown on_ask {on_ask!r}", expected="channel, deny or pause")
@@ -104,6 +108,8 @@ class Host:
             raise ConfigurationError(f"max_parallel_tools is {max_parallel_tools}", expected="1 or more")
         if on_ask != "channel" or channel is None:
             channel = NoChannel("pause" if on_ask == "pause" else "deny")
+        if remembered is None:
+            remembered = RememberedAnswers()
         self._settings = Settings(
             tools=tools if is_provider(tools) else ToolBox(cast("Iterable[ToolLike]", tools)),
             policy=policy if policy is not None else AnnotationPolicy(),
@@ -118,6 +124,8 @@ class Host:
             limits=HostLimits(
                 limits=limits, deadline_s=deadline_s, grace=grace, prices=prices, loop_detection=loop_detection
             ),
+            remembered=remembered,
+            waiting=WaitingRequests(remembered),
         )
         self._attached: dict[int, Attached] = {}
         self._turns: dict[int, Turn] = {}

@@ -31,6 +31,7 @@ __all__ = [
     "StrictestPolicy",
     "allow_all",
     "ask_all",
+    "ceiling",
     "decide",
     "deny_all",
 ]
@@ -70,6 +71,10 @@ class PolicyRequest:
     permission_mode: str = "default"
     edited: bool = False
     """The arguments are a person's, and are decided on again."""
+    interactive: bool = True
+    """Whether a person can be asked now."""
+    root_session_id: str = ""
+    """The session that the person sees, where this one is a sub-agent's; empty where it is the same."""
     context: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
     """Open, from the host."""
 
@@ -89,6 +94,19 @@ class PolicyDecision:
     """Recorded with the answer: ``policy``, or ``policy:RULE``."""
     reason: str | None = None
     """Told to the person when it asks, and to the model when it denies."""
+    where: str | None = None
+    """File and line of the rule, for people: ``policy.toml:12``."""
+    remember: str | None = None
+    """What a yes may be remembered for, with ``ask_user``: ``tool`` for calls like this one, ``exact`` for these
+    arguments alone, ``never``; ``None`` leaves it to the host: ``exact`` for tools that can destroy, else ``tool``."""
+    narrowing: str | None = None
+    """What "calls like this one" are beside the tool: an answer counts where this is equal. ``None``: where ``by``
+    is."""
+    scope: str = ""
+    """The narrowing for a person: ``with /path under 'src'``."""
+    names_mode: bool = False
+    """The rule names the permission mode that the call is in. Only such an allow runs in ``plan`` what does not just
+    read."""
 
     @property
     def is_allow(self) -> bool:
@@ -134,12 +152,29 @@ async def decide(policy: Policy, request: PolicyRequest) -> PolicyDecision:
         answer = PolicyDecision(answer)
     if not isinstance(answer, PolicyDecision) or not isinstance(answer.decision, str):
         return PolicyDecision("deny", reason=f"policy_error: a {type(answer).__name__} is not a decision")
-    can_be_recorded = isinstance(answer.by, str) and isinstance(answer.reason, str | None)
+    texts = [answer.by, answer.reason or "", answer.where or "", answer.narrowing or "", answer.scope]
+    can_be_recorded = all(isinstance(text, str) for text in texts)
     if not can_be_recorded:
-        return PolicyDecision("deny", reason="policy_error: by and reason must be text")
+        return PolicyDecision("deny", reason="policy_error: by, reason and where must be text")
     if answer.decision not in DECISIONS:
         return dataclasses.replace(answer, decision="deny", reason=f"unknown_decision: {answer.decision[:40]}")
     return answer
+
+
+def ceiling(request: PolicyRequest, decision: PolicyDecision) -> PolicyDecision:
+    """Tighten what the permission mode does not allow, whoever allowed it: in ``plan`` only what reads may run.
+
+    An allow whose rule names the mode stands, as for the file that a plan is written to.
+    """
+    if request.permission_mode != "plan" or not decision.is_allow or decision.names_mode:
+        return decision
+    marks = request.annotations
+    vouched = request.owner == "host" and request.trusted
+    if not vouched or marks is None or marks.read_only is not True or marks.destructive:
+        return PolicyDecision("deny", "policy:plan", "only tools that read may run in plan mode", where=decision.where)
+    if marks.open_world:
+        return PolicyDecision("ask_user", "policy:plan", f"{request.tool} reaches the open world", where=decision.where)
+    return decision
 
 
 def allow_all(request: PolicyRequest) -> PolicyDecision:
@@ -215,7 +250,8 @@ class RulePolicy:
         """The first match's decision, or a denial."""
         for number, rule in enumerate(self.rules, start=1):
             if rule.matches(request):
-                return PolicyDecision(rule.decision, f"policy:{rule.id or number}", rule.reason)
+                named = rule.modes is not None
+                return PolicyDecision(rule.decision, f"policy:{rule.id or number}", rule.reason, names_mode=named)
         return PolicyDecision("deny", "policy:no_match", "no policy rule allows this tool")
 
 
@@ -248,7 +284,7 @@ class AnnotationPolicy:
             )
         if request.permission_mode == "plan" and marks is not None and marks.open_world:
             return PolicyDecision("ask_user", "policy:annotations", f"{request.tool} reaches the open world")
-        return PolicyDecision("allow", "policy:annotations")
+        return PolicyDecision("allow", "policy:annotations", names_mode=True)
 
 
 class StrictestPolicy:

@@ -1,10 +1,10 @@
 """One request on its way to its answer: schema check, policy, the person, the run.
 
 Not for: scheduling and sending (``_turn.py``). Rules carried: TOOL-04, TOOL-05, HITL-01, HITL-02, HITL-04, HITL-11.
-May import: ``_elicitation``, ``_policy``, ``_results``, ``_settings``, ``_tools``, ``protocol``.
+May import: ``_elicitation``, ``_policy``, ``_results``, ``_settings``, ``_tools``, ``_waiting``, ``protocol``.
 
-Stages only tighten: a person's yes turns an ``ask_user`` into a run, nothing turns a denial into one. A later stage
-(hooks, a mode's ceiling, remembered answers) goes between the policy and the person, in :meth:`Pipeline._decide_tool`.
+Stages only tighten: a person's yes, now or remembered, turns an ``ask_user`` into a run, nothing turns a denial into
+one. Between the policy and the person come the mode's ceiling and what was remembered, in :meth:`Pipeline._judge`.
 """
 
 from __future__ import annotations
@@ -23,15 +23,17 @@ from agentsession.host._cancellation import failures, raise_if_cancelled
 from agentsession.host._elicitation import Approval, Position, as_approval
 from agentsession.host._outcome import ToolOutcome, unknown_tool
 from agentsession.host._places import hold_places
-from agentsession.host._policy import PolicyDecision, PolicyRequest, decide
+from agentsession.host._policy import PolicyDecision, PolicyRequest, ceiling, decide
 from agentsession.host._results import Stopwatch
 from agentsession.host._settings import Settings
 from agentsession.host._telemetry import tool_span
 from agentsession.host._toolcontext import ToolContext
 from agentsession.host._tools import Tool
+from agentsession.host._waiting import Judged, Waiting
 from agentsession.protocol import (
     AgentDescriptor,
     Answer,
+    ConfigurationError,
     Decision,
     ElicitationAnswer,
     ElicitationRequest,
@@ -203,46 +205,93 @@ class Pipeline:
         blocked = await self._before_tool(request, args)
         if blocked is not None:
             return blocked
-        decision = await self._policy(request, args, tool)
-        if decision.is_allow:
-            return _Allowed(Decision(by=decision.by, reason=decision.reason), None)
-        if not decision.is_ask:
-            return _policy_denial(request, decision)
-        mode = self._facts(request)["permission_mode"]
-        for _ in range(_TRIES):
-            approval = await self._asker.approve(request, decision, problem)
-            if approval.verdict == "pause":
-                return None
-            word = Decision(by=approval.by, reason=approval.reason)
-            if not approval.is_yes:
-                denial = _denial(request, approval.reason or "the user said no", word)
-                if approval.verdict == "cancel":
-                    raise EndTurn(denial, approval.reason)
-                return denial
-            if approval.args is None:
-                if self._facts(request)["permission_mode"] != mode:  # the mode was changed while the person thought
-                    again = await self._policy(request, args, tool)
-                    return _policy_denial(request, again) if again.strictness > 1 else _Allowed(word, None)
-                return _Allowed(word, None)
-            edited, problem = _edited(approval.args, tool)
-            if problem is None:
-                # The person's arguments pass the policy again: an edit may not go where the model could not.
-                again = await self._policy(request, edited, tool, edited=True)
-                if again.strictness > 1:
-                    return _policy_denial(request, again)
-                # Of a grant the executor asks the hooks itself.
-                blocked = await self._before_tool(request, edited, granted=True) if tool is not None else None
-                return blocked or _Allowed(word, edited)
+        judged = await self._judge(request, args, tool)
+        if not judged.decision.is_ask:
+            return _settled(request, judged.decision)
+
+        def mode() -> str:
+            return str(self._facts(request)["permission_mode"])
+
+        with self._settings.waiting.opened(
+            Waiting(request, judged, mode, lambda: self._judge(request, args, tool))
+        ) as waiting:
+            for _ in range(_TRIES):
+                approval = await self._ask(waiting, problem)
+                if approval is None:
+                    assert waiting.settled is not None  # else the question would not have been withdrawn
+                    return _settled(request, waiting.settled)
+                if approval.verdict == "pause":
+                    return None
+                word = Decision(by=approval.by, reason=approval.reason)
+                if not approval.is_yes:
+                    denial = _denial(request, approval.reason or "the user said no", word)
+                    if approval.verdict == "cancel":
+                        raise EndTurn(denial, approval.reason)
+                    return denial
+                again, edited = waiting.judged, None
+                if approval.args is not None:
+                    edited, problem = _edited(approval.args, tool)
+                    if problem is not None:
+                        waiting.is_answered = False
+                        continue
+                    # The person's arguments pass the policy again: an edit may not go where the model could not.
+                    again = await self._judge(request, edited, tool, edited=True)
+                elif mode() != again.question.permission_mode:  # the mode was changed while the person thought
+                    again = await self._judge(request, args, tool)
+                if again.decision.strictness > 1:
+                    return _policy_denial(request, again.decision)
+                if edited is not None and tool is not None:  # of a grant the executor asks the hooks itself
+                    blocked = await self._before_tool(request, edited, granted=True)
+                    if blocked is not None:
+                        return blocked
+                await self._remember(again, approval)
+                return _Allowed(word, edited)
         return _denial(request, "invalid_edit: the edited arguments do not fit", Decision(by="host", reason=problem))
 
-    async def _policy(
+    async def _ask(self, waiting: Waiting, problem: str | None) -> Approval | None:
+        """The person's word; ``None`` when something else settled the request meanwhile, and the question is void."""
+        approval: Approval | None = None
+        if waiting.settled is None:
+            with anyio.CancelScope() as waiting.scope:
+                approval = await self._asker.approve(waiting.request, waiting.judged.decision, problem)
+        if waiting.settled is not None and (approval is None or waiting.settled.strictness > 1):
+            return None
+        waiting.is_answered = True
+        return approval
+
+    async def _remember(self, judged: Judged, approval: Approval) -> None:
+        """Keep a yes that is to hold for more than this call, and settle at once what else it answers."""
+        if approval.remember == "once" or not judged.decision.is_ask:
+            return
+        try:
+            await self._settings.remembered.remember(judged.question, judged.decision, approval.remember)
+        except ConfigurationError as error:
+            logger.warning("the answer holds for this session only: %s", error.what)
+        self._settings.waiting.settle_remembered()
+
+    async def _judge(
         self, request: ToolRequest, args: dict[str, Any], tool: Tool | None, *, edited: bool = False
-    ) -> PolicyDecision:
+    ) -> Judged:
+        """The policy's word, held to the mode's ceiling; a question that a remembered answer settles is an allow."""
+        question = self._question(request, args, tool, edited=edited)
+        # A copy: what a policy does to the arguments must not reach the tool.
+        asked = dataclasses.replace(question, args=copy.deepcopy(args))
+        decision = ceiling(question, await decide(self._settings.policy, asked))
+        if self._settings.hooks is not None:
+            decision = self._settings.hooks.tighten(request, decision)
+        found = self._settings.remembered.find(question, decision)
+        if found is not None:
+            decision = PolicyDecision("allow", f"remembered:{found.id}")
+        return Judged(question, decision)
+
+    def _question(
+        self, request: ToolRequest, args: dict[str, Any], tool: Tool | None, *, edited: bool
+    ) -> PolicyRequest:
         owner = "agent" if tool is None else "host"
         annotations = self._own_annotations(request.name) if tool is None else tool.descriptor.annotations
-        question = PolicyRequest(
+        return PolicyRequest(
             tool=request.name,
-            args=copy.deepcopy(args),  # what a policy does to them must not reach the tool
+            args=args,
             annotations=annotations,
             owner=owner,
             provider=None if tool is None else tool.provider,
@@ -250,11 +299,9 @@ class Pipeline:
             trusted=tool is not None and tool.trusted,
             request_id=request.request_id,
             edited=edited,
+            interactive=getattr(self._settings.channel, "interactive", True) is True,
             **self._facts(request),
         )
-        decision = await decide(self._settings.policy, question)
-        hooks = self._settings.hooks
-        return decision if hooks is None else hooks.tighten(request, decision)
 
     async def _before_tool(
         self, request: ToolRequest, args: dict[str, Any], *, granted: bool = False
@@ -348,7 +395,7 @@ class Pipeline:
             # A tool that brings its own confirmation is not asked for by needs: the policy's no holds here.
             call = await self._find_request(request.tool_request_id)
             if call is not None:
-                decision = await self._policy(call, call.args or {}, None)
+                decision = (await self._judge(call, call.args or {}, None)).decision
                 if decision.strictness > 1:
                     return _question_answer(request, "decline", Decision(by=decision.by, reason=decision.reason))
         return await self._asker.ask(request, problem)
@@ -392,6 +439,13 @@ def _edited(args: object, tool: Tool | None) -> tuple[dict[str, Any], str | None
 
 def _denial(request: ToolRequest, reason: str, decision: Decision) -> ToolDenial:
     return ToolDenial(request_id=request.request_id, reason=reason, decision=decision)
+
+
+def _settled(request: ToolRequest, decision: PolicyDecision) -> _Allowed | ToolDenial:
+    """What a decision that is no question comes to."""
+    if decision.is_allow:
+        return _Allowed(Decision(by=decision.by, reason=decision.reason), None)
+    return _policy_denial(request, decision)
 
 
 def _policy_denial(request: ToolRequest, decision: PolicyDecision) -> ToolDenial:

@@ -1,6 +1,7 @@
 """A host's choices, made once and shared by its turns.
 
-May import: ``_cancellation``, ``_elicitation``, ``_limits``, ``_policy``, ``_toolbox``, ``hooks``, ``protocol``.
+May import: ``_cancellation``, ``_elicitation``, ``_limits``, ``_policy``, ``_toolbox``, ``_waiting``, ``hooks``,
+``policy``, ``protocol``.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from agentsession.host._elicitation import ElicitationChannel
 from agentsession.host._limits import HostLimits
 from agentsession.host._policy import Policy
 from agentsession.host._toolbox import ToolProvider
+from agentsession.host._waiting import WaitingRequests
 from agentsession.host.hooks._host_hooks import HostHooks
+from agentsession.host.policy._remembered import RememberedAnswers
 from agentsession.protocol import Answer, Event, Receipt
 
 __all__ = ["AnswerObserver", "Observer", "Settings", "observe"]
@@ -43,6 +46,8 @@ class Settings:
     expose_tool_errors: bool
     hooks: HostHooks | None
     abort_grace_s: float
+    remembered: RememberedAnswers
+    waiting: WaitingRequests
     limits: HostLimits = dataclasses.field(default_factory=HostLimits)
 
 

@@ -288,6 +288,8 @@ class Turn:
                 self._attached.permission_mode = event.permission_mode
                 if event.seq > self._began:  # newer than the turn's options
                     self._attached.turn_mode = None
+                # Not awaited: a slow policy must not hold up the events.
+                self._tasks.start_soon(self._settings.waiting.judge_again)
             case StreamEnd() if event.reason != "input_required":
                 self._final = event
             case _:

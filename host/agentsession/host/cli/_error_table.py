@@ -322,9 +322,18 @@ _SESSIONS: Final = (
     ),
     ErrorEntry(
         "policy",
-        "A policy rule cannot be used; everything is denied until it is mended.",
-        "A rule that is not understood must not turn into an allow.",
-        "Write allow, deny or ask_user as the decision.",
+        "A policy cannot be used, so nothing starts.",
+        "A rule that is not understood must not turn into an allow, and a file that is read in part would lose its"
+        " denials. So would one that others may change, where it is an administrator's.",
+        "Mend what stands after `where:`, as `fix:` says.",
+        _USAGE,
+    ),
+    ErrorEntry(
+        "remembered-file",
+        "The file of remembered answers cannot be used.",
+        "It is not understood, cannot be read or written, or can be changed by others: a line in it lets a tool run"
+        " unasked.",
+        "Mend it, or move it away; then everything is asked again.",
         _USAGE,
     ),
 )

@@ -88,9 +88,13 @@ class HostHooks:
     def tighten(self, request: ToolRequest, decision: PolicyDecision) -> PolicyDecision:
         """The policy's word, with an allow made a question where a hook wants one. A denial stays."""
         word = self._before.get((request.session_id, request.request_id))
-        if word is None or not word.asks or not decision.is_allow:
+        if word is None or not word.asks or decision.strictness > 1:
             return decision
-        return PolicyDecision("ask_user", word.by, word.reason)
+        if decision.is_allow:
+            return PolicyDecision("ask_user", word.by, word.reason)
+        # Both ask: an answer that was remembered for the policy's question alone does not answer the hook's.
+        asked = decision.narrowing if decision.narrowing is not None else f"by {decision.by}"
+        return dataclasses.replace(decision, narrowing=f"{asked}\nby {word.by}")
 
     async def before(
         self, request: ToolRequest, args: Mapping[str, Any], facts: Mapping[str, Any], *, granted: bool = False
