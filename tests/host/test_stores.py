@@ -358,23 +358,6 @@ async def test_after_the_file_was_replaced_an_append_goes_to_the_record_of_its_k
     await store.aclose()
 
 
-async def test_a_file_of_version_1_is_brought_up_to_date(sqlite: SqliteRecordStore) -> None:
-    await sqlite.create(KEY)
-    await sqlite.append(KEY, [message(1), message(2)], reserved_seq=100)
-    await sqlite.aclose()
-    damage(sqlite, "ALTER TABLE agentsession_records ADD COLUMN last_seq BIGINT NOT NULL DEFAULT 0")
-    damage(sqlite, "UPDATE agentsession_records SET last_seq = 2")
-    damage(sqlite, "UPDATE agentsession_meta SET value = '1'")
-    for _ in range(2):
-        async with SqliteRecordStore(sqlite.path) as again:
-            info = await again.info(KEY)
-            assert (info.last_seq, info.reserved_seq) == (2, 100)
-    async with SqliteRecordStore(sqlite.path) as again:
-        await again.append(KEY, [message(3)], reserved_seq=100)
-        await again.create(RecordKey("coder", "ann", "s-2"))
-        assert [item.last_seq for item in await again.list("coder", "ann")] == [0, 3]
-
-
 @pytest.mark.rule("SEC-01")
 async def test_a_later_append_that_fails_is_told_without_what_was_to_be_stored(sqlite: SqliteRecordStore) -> None:
     await sqlite.create(KEY)

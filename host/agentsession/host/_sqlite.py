@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from agentsession.host._sql import Rows, SqlRecordStore
-from agentsession.protocol import ConfigurationError, RecordKey
+from agentsession.protocol import ConfigurationError, Event, RecordKey
 
 import sqlalchemy as sa  # isort: skip  # _sql says how to get it when it is missing
 from sqlalchemy.event import listen  # isort: skip
@@ -84,14 +84,15 @@ class SqliteRecordStore(SqlRecordStore):
             raw: Any = connection.connection.dbapi_connection
             raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # the log may still hold what was deleted
 
-    def _append(self, key: RecordKey, rows: Rows, reserved_seq: int) -> tuple[int, int]:
+    def _append(self, key: RecordKey, rows: Rows, telling: Sequence[Event], reserved_seq: int) -> tuple[int, int]:
         # Appends are what a session waits for most, and each statement lets go of the interpreter's lock, which a busy
         # loop is slow to give back. So an append that changes nothing else is one statement, a transaction of its own.
         record, reserved = self._known.get(key, (0, 0))
-        if 0 < len(rows) <= _SMALL and max(rows[-1]["seq"], reserved_seq) <= reserved and self._add(record, rows):
+        is_plain = 0 < len(rows) <= _SMALL and not telling
+        if is_plain and max(rows[-1]["seq"], reserved_seq) <= reserved and self._add(record, rows):
             return record, reserved
         self._known.pop(key, None)
-        known = super()._append(key, rows, reserved_seq)
+        known = super()._append(key, rows, telling, reserved_seq)
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
         self._known[key] = known

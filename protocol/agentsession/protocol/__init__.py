@@ -178,6 +178,16 @@ if TYPE_CHECKING:
         Trigger,
     )
     from agentsession.protocol._limits import Grace, Price, tightest, usage_cost
+    from agentsession.protocol._memory_store import MemoryRecordStore
+    from agentsession.protocol._record_extras import (
+        RESPONSE_TYPES,
+        SUMMARY_TYPES,
+        RecordCatalog,
+        RecordQueries,
+        RecordSnapshots,
+        RecordSummary,
+        StoredSnapshot,
+    )
     from agentsession.protocol._rewind import REWIND, rewind_point, without_rewound
     from agentsession.protocol._rules import (
         RESERVED_RULES,
@@ -199,7 +209,6 @@ if TYPE_CHECKING:
         redact_marked,
     )
     from agentsession.protocol._services import (
-        MemoryRecordStore,
         RecordInfo,
         RecordKey,
         RecordStore,
@@ -424,6 +433,13 @@ __all__ = [
     "wants_hook",
     "wire_schema",
     "without_rewound",
+    "RESPONSE_TYPES",
+    "SUMMARY_TYPES",
+    "RecordCatalog",
+    "RecordQueries",
+    "RecordSnapshots",
+    "RecordSummary",
+    "StoredSnapshot",
 ]
 
 _WHERE: Final = {
@@ -592,6 +608,16 @@ _WHERE: Final = {
         "Trigger",
     ),
     "_limits": ("Grace", "Price", "tightest", "usage_cost"),
+    "_memory_store": ("MemoryRecordStore",),
+    "_record_extras": (
+        "RESPONSE_TYPES",
+        "SUMMARY_TYPES",
+        "RecordCatalog",
+        "RecordQueries",
+        "RecordSnapshots",
+        "RecordSummary",
+        "StoredSnapshot",
+    ),
     "_rewind": ("REWIND", "rewind_point", "without_rewound"),
     "_rules": (
         "RESERVED_RULES",
@@ -613,7 +639,6 @@ _WHERE: Final = {
         "redact_marked",
     ),
     "_services": (
-        "MemoryRecordStore",
         "RecordInfo",
         "RecordKey",
         "RecordStore",

@@ -109,11 +109,12 @@ class EventRules:
         self._partial_requests: dict[str, None] = {}
         self._abandoned: set[str] = set()
         self._ids = EventIds()
-        self._closed_messages: set[str] = set()
+        # Ids that are used up only become more. Dicts keep their order, so that a snapshot can tell the newest alone.
+        self._closed_messages: dict[str, None] = {}
         self._known_steers: set[str] = set()
-        self._resolved: set[str] = set()
-        self._ended_streams: set[str] = set()
-        self._ended_turns: set[str] = set()
+        self._resolved: dict[str, None] = {}
+        self._ended_streams: dict[str, None] = {}
+        self._ended_turns: dict[str, None] = {}
         self._just_paused: list[OpenAgent] = []
         self._must_cancel: str | None = None
 
@@ -236,7 +237,7 @@ class EventRules:
 
         def close() -> None:
             self._talks.pop(message_id, None)
-            self._closed_messages.add(message_id)
+            self._closed_messages[message_id] = None
             self.steers.pop(message_id, None)
 
         return close
@@ -370,7 +371,7 @@ class EventRules:
 
     def _resolve(self, request_id: str) -> None:
         del self.requests[request_id]
-        self._resolved.add(request_id)
+        self._resolved[request_id] = None
 
     def _error(self, event: Error) -> Fork | None:
         if not event.fatal or event.stream_id is None:
@@ -403,7 +404,7 @@ class EventRules:
         stream_id, turn_id = event.stream_id, cast(str, event.turn_id)
 
         def apply() -> None:
-            self._ended_streams.add(stream_id)
+            self._ended_streams[stream_id] = None
             self.stream_id = None
             self.fatal = False
             self._abandoned.update(self._partial_requests)
@@ -414,11 +415,11 @@ class EventRules:
                 self.paused += reversed(self._just_paused)
             else:
                 self.state = TRANSITIONS["running"]["end_final"]
-                self._ended_turns.add(turn_id)
+                self._ended_turns[turn_id] = None
                 self.turn_id = None
                 self.paused = []
                 self.steers.clear()
-                self._closed_messages.update(undelivered)  # so that none of them is injected later
+                self._closed_messages.update(dict.fromkeys(undelivered))  # so that none of them is injected later
             self._just_paused = []
 
         return apply

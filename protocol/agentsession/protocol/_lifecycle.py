@@ -17,6 +17,7 @@ Rules carried: those of ``_rules.RULES`` that are marked ``machine``. May import
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterable, Mapping, Set
 from types import MappingProxyType
 from typing import Self
@@ -60,7 +61,7 @@ class SessionMachine(EventRules):
     @property
     def ended_streams(self) -> Set[str]:
         """The ids of the streams that have had their stream_end."""
-        return self._ended_streams
+        return self._ended_streams.keys()
 
     def is_closed_message(self, message_id: str) -> bool:
         """Whether that message_id is used up."""
@@ -199,9 +200,17 @@ class SessionMachine(EventRules):
 
     # -- starting in the middle -------------------------------------------------------------------------------------
 
-    def snapshot(self, *, ephemeral: bool = True) -> MachineSnapshot:
+    def used_up(self) -> tuple[int, int, int, int]:
+        """How many ids are used up, of each kind: a place for :meth:`snapshot` to go on from."""
+        return len(self._resolved), len(self._ended_streams), len(self._ended_turns), len(self._closed_messages)
+
+    def snapshot(self, *, ephemeral: bool = True, since: tuple[int, int, int, int] = (0, 0, 0, 0)) -> MachineSnapshot:
         """All that is known, as data. ``ephemeral=False`` leaves out what only deltas and steers tell: what folding a
-        stored record gives. Event ids are not in it: after :meth:`restore`, ORD-02 sees new ids only."""
+        stored record gives. Event ids are not in it: after :meth:`restore`, ORD-02 sees new ids only.
+
+        ``since``, which :meth:`used_up` gave earlier: without the ids that were used up by then, which make up most of
+        a long session's snapshot; :meth:`restore` takes them from the earlier ones."""
+        resolved, streams, turns, messages = since
         return MachineSnapshot(
             state=self.state,
             seq=self.seq if ephemeral else 0,
@@ -234,18 +243,25 @@ class SessionMachine(EventRules):
             steers=list(self.steers) if ephemeral else [],
             known_steers=sorted(self._known_steers) if ephemeral else [],
             must_cancel=self._must_cancel,
-            resolved=sorted(self._resolved),
+            resolved=_newest(self._resolved, resolved),
             abandoned=sorted(self._abandoned) if ephemeral else [],
-            ended_streams=sorted(self._ended_streams),
-            ended_turns=sorted(self._ended_turns),
-            closed_messages=sorted(self._closed_messages),
+            ended_streams=_newest(self._ended_streams, streams),
+            ended_turns=_newest(self._ended_turns, turns),
+            closed_messages=_newest(self._closed_messages, messages),
         )
 
     @classmethod
     def restore(
-        cls, snapshot: MachineSnapshot, *, blame: Blame = "peer", host_kinds: Iterable[str] | None = None
+        cls,
+        snapshot: MachineSnapshot,
+        *,
+        blame: Blame = "peer",
+        host_kinds: Iterable[str] | None = None,
+        earlier: Iterable[MachineSnapshot] = (),
     ) -> Self:
-        """A machine that goes on where ``snapshot`` was taken."""
+        """A machine that goes on where ``snapshot`` was taken.
+
+        ``earlier`` are those before it, oldest first, where each was taken ``since`` the one before."""
         machine = cls(blame=blame, host_kinds=host_kinds)
         machine.state = snapshot.state
         machine.seq = snapshot.seq
@@ -273,11 +289,12 @@ class SessionMachine(EventRules):
         machine.steers = dict.fromkeys(snapshot.steers)
         machine._known_steers = set(snapshot.known_steers)
         machine._must_cancel = snapshot.must_cancel
-        machine._resolved = set(snapshot.resolved)
+        for past in (*earlier, snapshot):
+            machine._resolved.update(dict.fromkeys(past.resolved))
+            machine._ended_streams.update(dict.fromkeys(past.ended_streams))
+            machine._ended_turns.update(dict.fromkeys(past.ended_turns))
+            machine._closed_messages.update(dict.fromkeys(past.closed_messages))
         machine._abandoned = set(snapshot.abandoned)
-        machine._ended_streams = set(snapshot.ended_streams)
-        machine._ended_turns = set(snapshot.ended_turns)
-        machine._closed_messages = set(snapshot.closed_messages)
         return machine
 
     @classmethod
@@ -289,3 +306,7 @@ class SessionMachine(EventRules):
         for event in events:
             machine.feed(event)
         return machine
+
+
+def _newest(ids: dict[str, None], known: int) -> list[str]:
+    return sorted(itertools.islice(reversed(ids), len(ids) - known))

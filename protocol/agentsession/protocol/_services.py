@@ -1,6 +1,7 @@
 """What a session needs from its host: the record store.
 
-Not for: implementations with I/O (the SQLite store is in ``agentsession.host``). Rules carried: PER-01, PER-02, ORD-01.
+Not for: implementations (``_memory_store.py``; the SQLite store is in ``agentsession.host``), or what only some stores
+offer (``_record_extras.py``). Rules carried: PER-01, PER-02, ORD-01.
 May import: ``_events``, ``_errors``.
 """
 
@@ -8,12 +9,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from agentsession.protocol._errors import InvalidInput, SessionBusy, SessionExists, SessionNotFound
-from agentsession.protocol._events import Event, is_ephemeral
+from agentsession.protocol._errors import InvalidInput
+from agentsession.protocol._events import Event
 
-__all__ = ["MemoryRecordStore", "RecordInfo", "RecordKey", "RecordStore", "check_id"]
+if TYPE_CHECKING:
+    from agentsession.protocol._session import SessionState
+
+__all__ = ["RecordInfo", "RecordKey", "RecordStore", "check_id"]
 
 _ID_LIMIT = 256
 
@@ -66,6 +70,19 @@ class RecordInfo:
     """The seq of the last stored event, 0 for none."""
     reserved_seq: int
     """No seq up to this one may be used again, whether or not an event has it."""
+    title: str | None = None
+    """What follows, a store need not know: ``None`` then. The last title that was given."""
+    created_at: str | None = None
+    updated_at: str | None = None
+    """When a stream of it last ended, or it was last created or changed from outside a stream."""
+    events: int | None = None
+    """How many events are stored."""
+    turns: int | None = None
+    """How many turns have ended or paused."""
+    state: SessionState | None = None
+    """``running`` also where the record was cut off inside a stream."""
+    pending: int | None = None
+    """How many requests wait for the host."""
 
 
 @runtime_checkable
@@ -110,78 +127,3 @@ class RecordStore(Protocol):
     async def unlock(self, key: RecordKey, owner: str) -> None:
         """Give the record back; nothing happens when ``owner`` does not hold it."""
         ...
-
-
-@dataclasses.dataclass(slots=True)
-class _Record:
-    events: list[Event]
-    reserved_seq: int
-    owner: str | None = None
-
-
-class MemoryRecordStore:
-    """A :class:`RecordStore` that lives and dies with the process: for tests, demos and ephemeral sessions."""
-
-    def __init__(self) -> None:
-        self._records: dict[RecordKey, _Record] = {}
-
-    async def create(self, key: RecordKey) -> None:
-        """Make an empty record. Raises :class:`SessionExists`."""
-        if key in self._records:
-            raise SessionExists(f"session {key.session_id} exists", fix="choose another id, or load it")
-        self._records[key] = _Record(events=[], reserved_seq=0)
-
-    async def append(self, key: RecordKey, events: Sequence[Event], *, reserved_seq: int) -> None:
-        """Keep ``events``; ephemeral ones are refused, so that a mistake shows here and not after a restart."""
-        record = self._get(key)
-        last = record.events[-1].seq if record.events else 0
-        for event in events:
-            if event.seq <= last or is_ephemeral(event):
-                raise InvalidInput(f"event #{event.seq} cannot follow #{last} in a stored record", where=key.session_id)
-            last = event.seq
-        record.events.extend(events)
-        record.reserved_seq = max(record.reserved_seq, reserved_seq, last)
-
-    async def read(self, key: RecordKey, *, after: int = 0, limit: int | None = None) -> list[Event]:
-        """The kept events with a seq above ``after``."""
-        found = [event for event in self._get(key).events if event.seq > after]
-        return found if limit is None else found[:limit]
-
-    async def info(self, key: RecordKey) -> RecordInfo:
-        """What is known without reading."""
-        record = self._get(key)
-        return RecordInfo(key, record.events[-1].seq if record.events else 0, record.reserved_seq)
-
-    async def list(self, agent: str, user_id: str) -> list[RecordInfo]:
-        """The records of one user with one agent, newest first."""
-        keys = [key for key in self._records if key.agent == agent and key.user_id == user_id]
-        return [await self.info(key) for key in reversed(keys)]
-
-    async def delete(self, key: RecordKey) -> None:
-        """Remove a record."""
-        if self._get(key).owner is not None:
-            raise SessionBusy(f"session {key.session_id} is open", fix="close it first")
-        del self._records[key]
-
-    async def lock(self, key: RecordKey, owner: str) -> None:
-        """Take the record for ``owner``."""
-        record = self._get(key)
-        if record.owner not in (None, owner):
-            raise SessionBusy(
-                f"session {key.session_id} is open elsewhere", where=f"owner {record.owner}", fix="close it, or fork it"
-            )
-        record.owner = owner
-
-    async def unlock(self, key: RecordKey, owner: str) -> None:
-        """Give the record back."""
-        record = self._records.get(key)
-        if record is not None and record.owner == owner:
-            record.owner = None
-
-    def _get(self, key: RecordKey) -> _Record:
-        try:
-            return self._records[key]
-        except KeyError:
-            raise SessionNotFound(
-                f"no session {key.session_id} of user {key.user_id} with agent {key.agent}", fix="list the sessions"
-            ) from None
