@@ -166,7 +166,7 @@ class MortalStore:
         self.dead = True
         for key, owner in self._locks.items():
             await self.inner.unlock(key, owner)
-        return MortalStore(self.inner)
+        return type(self)(self.inner)
 
     def _alive(self) -> None:
         if self.dead:

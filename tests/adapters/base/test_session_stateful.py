@@ -29,6 +29,7 @@ from tests.adapters.sessions import MortalStore
 
 from agentsession.adapters.base import BaseSession
 from agentsession.adapters.base._readers import LogReader
+from agentsession.adapters.base._snapshots import known_of, place_of, read_chain
 from agentsession.adapters.scripted import (
     Ask,
     Call,
@@ -54,9 +55,12 @@ from agentsession.protocol import (
     NothingToContinue,
     OpenOptions,
     PendingRequest,
+    RecordKey,
     RecordStore,
     SessionConfig,
     SessionMachine,
+    SessionUpdate,
+    StoredSnapshot,
     StreamActive,
     StreamEnd,
     ToolDecision,
@@ -175,6 +179,7 @@ class Drive(RuleBasedStateMachine):
     """One session over several lives of its process."""
 
     reenter = False
+    mortal: type[MortalStore] = MortalStore
 
     def __init__(self) -> None:
         super().__init__()
@@ -226,10 +231,12 @@ class Drive(RuleBasedStateMachine):
         self.run(until_it_stands_still())
 
     def start_life(self, begin: Callable[[ScriptedExecutor], Awaitable[BaseSession]]) -> None:
-        self.store = MortalStore(self.inner)
+        self.store = self.mortal(self.inner)
         self.leave = asyncio.Event()
         ready: asyncio.Future[BaseSession] = self.loop.create_future()
-        executor = ScriptedExecutor(self.script, reenter=self.reenter, store=self.store, window=8, grace_s=5)
+        executor = ScriptedExecutor(
+            self.script, reenter=self.reenter, store=self.store, window=8, grace_s=5, kept_events=None, snapshot_every=1
+        )
 
         async def life() -> None:
             async with executor:
@@ -626,6 +633,48 @@ class DriveReentered(Drive):
     reenter = True
 
 
+class ProvedSnapshots(MortalStore):
+    """Holds every snapshot against the record that it stands for. A load finds none, and reads the record whole."""
+
+    def __init__(self, inner: RecordStore | None = None, **more: Any) -> None:
+        super().__init__(inner, **more)
+        self.kept: dict[RecordKey, list[StoredSnapshot]] = {}
+        self.proved = 0
+        self.wrong: AssertionError | None = None
+
+    async def put_snapshot(self, key: RecordKey, snapshot: StoredSnapshot) -> None:
+        """What is wrong is kept: a session does without a snapshot that its store did not take."""
+        self._alive()
+        try:
+            await self._prove(key, snapshot)
+        except AssertionError as error:
+            self.wrong = error
+            raise
+
+    async def _prove(self, key: RecordKey, snapshot: StoredSnapshot) -> None:
+        kept = [item for item in self.kept.get(key, []) if item.seq <= snapshot.after] + [snapshot]
+        self.kept[key] = kept
+        links = read_chain(kept, lambda link: True)
+        assert [link.seq for link in links] == [item.seq for item in kept]
+        record = [event for event in await self.inner.read(key) if event.seq <= snapshot.seq]
+        assert links[-1].place == place_of(record[-1])
+        assert links[-1].events == len(record)
+        restored = SessionMachine.restore(links[-1].machine, earlier=[link.machine for link in links[:-1]])
+        assert restored.snapshot(ephemeral=False) == SessionMachine.fold(record).snapshot(ephemeral=False)
+        known = known_of(links)
+        state: dict[str, Any] = {}
+        for event in without_rewound(record):
+            if isinstance(event, SessionUpdate):
+                state.update(event.state_delta or {})
+        assert known.state_values == state
+        ends = [event for event in record if isinstance(event, StreamEnd)]
+        assert known.ends == {event.stream_id: (event.turn_id, event.seq) for event in ends}
+        self.proved += 1
+
+    async def snapshots(self, key: RecordKey) -> list[StoredSnapshot]:
+        return []
+
+
 def _drive(machine: type[Drive], examples: int) -> None:
     run_state_machine_as_test(machine, settings=settings(max_examples=examples, stateful_step_count=30))
 
@@ -633,6 +682,25 @@ def _drive(machine: type[Drive], examples: int) -> None:
 @pytest.mark.parametrize("machine", [DriveKeptOpen, DriveReentered])
 def test_a_session_driven_at_random(machine: type[Drive]) -> None:
     _drive(machine, max(40, settings().max_examples // 2))
+
+
+@pytest.mark.parametrize("machine", [DriveKeptOpen, DriveReentered])
+def test_every_snapshot_of_a_session_driven_at_random_is_what_its_record_tells(machine: type[Drive]) -> None:
+    proved = Counter[str]()
+
+    class Proved(machine):  # type: ignore[misc, valid-type]  # a class that is not known before
+        mortal = ProvedSnapshots
+
+        @invariant()
+        def no_snapshot_was_wrong(self) -> None:
+            store = self.store
+            assert isinstance(store, ProvedSnapshots)
+            proved["snapshots"] += store.proved
+            if store.wrong is not None:
+                raise store.wrong
+
+    _drive(Proved, 40)
+    assert proved["snapshots"] > 100
 
 
 def test_a_session_driven_at_random_over_sqlite() -> None:

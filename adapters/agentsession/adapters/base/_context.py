@@ -118,7 +118,11 @@ class RunContext:
 
     @property
     def record(self) -> Sequence[Event]:
-        """The session's events so far, oldest first: what a re-entered run finds its place from."""
+        """The session's events so far, oldest first: what a re-entered run finds its place from.
+
+        Those of this turn are always there; of a long session, earlier ones may be in the store alone (see
+        ``BaseSession.whole_record``), unless the executor ``needs_whole_record``.
+        """
         return self._session.record
 
     @property

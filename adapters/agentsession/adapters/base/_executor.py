@@ -99,6 +99,8 @@ class BaseExecutor:
     reader may fall behind before it holds the producer; ``grace_s`` how many seconds an abort waits for the executor to
     end; ``now`` gives the time in milliseconds; ``max_kept_runs`` is how many runs may stay open while their turns
     wait for the host: beyond it those that can be answered without their run are let go, or a new turn is refused.
+    ``kept_events`` is how many events of ended turns a session keeps in memory where a store has its record, and
+    ``snapshot_every`` after how many events a snapshot is stored beside it; ``None`` keeps all, and stores none.
     """
 
     descriptor: AgentDescriptor
@@ -108,6 +110,10 @@ class BaseExecutor:
     """The executor ends a turn that needs more model calls or steps than ``ctx.limits`` allows, with the reason
     ``max_llm_calls`` or ``max_turns``; else a host that sets these limits is refused."""
 
+    needs_whole_record: ClassVar[bool] = False
+    """The executor reads events of ended turns in ``ctx.record`` or ``session.record``: a session keeps all of them in
+    memory, and is loaded by reading all of them."""
+
     def __init__(
         self,
         *,
@@ -116,11 +122,19 @@ class BaseExecutor:
         grace_s: float = 5.0,
         now: Milliseconds | None = None,
         max_kept_runs: int = 1000,
+        kept_events: int | None = 2000,
+        snapshot_every: int | None = 1000,
     ) -> None:
         if window < 2:
             raise InvalidInput("the window is too small", got=str(window), expected="2 or more events")
         if max_kept_runs < 1:
             raise InvalidInput("no run could be kept open", got=str(max_kept_runs), expected="1 or more")
+        for given in (kept_events, snapshot_every):
+            if given is not None and given < 1:
+                raise InvalidInput("this number is too small", got=str(given), expected="1 or more events, or None")
+        # No fewer than some windows: a reader that holds the producer finds its place in memory.
+        self.kept_events = None if kept_events is None else max(kept_events, 2 * window)
+        self.snapshot_every = snapshot_every
         self.kept = KeptRuns(max_kept_runs)
         self.store = store
         self.window = window
@@ -142,7 +156,10 @@ class BaseExecutor:
         """A session is new: make what the agent behind needs for it. An exception refuses the session."""
 
     def check_record(self, events: Sequence[Event]) -> None:
-        """A record was read to be loaded: raise to refuse it, before anything of it is changed."""
+        """A record was read to be loaded: raise to refuse it, before anything of it is changed.
+
+        ``events`` are all of it if the executor ``needs_whole_record``, else those that the session keeps.
+        """
 
     async def on_cut(self, session: BaseSession) -> Sequence[Event]:
         """A record was read that ends in the middle of a stream: what the agent behind knows of it beyond the record.

@@ -19,7 +19,16 @@ import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from agentsession.adapters.base._log import EventLog
-from agentsession.protocol import AgentSessionError, Event, RecordKey, RecordStore, SessionError, is_ephemeral
+from agentsession.protocol import (
+    AgentSessionError,
+    Event,
+    RecordKey,
+    RecordSnapshots,
+    RecordStore,
+    SessionError,
+    StoredSnapshot,
+    is_ephemeral,
+)
 
 __all__ = ["Flusher"]
 
@@ -51,10 +60,13 @@ class Flusher:
         self._key = key
         self._on_failure = on_failure
         self._queue: list[Event] = []
+        self._snapshots: list[StoredSnapshot] = []
         self._reserved = 0
         self._writing = False
         self._written: anyio.Event | None = None
         self.failure: AgentSessionError | None = None
+        self.on_snapshot_lost: Callable[[], None] | None = None
+        """Told when a snapshot could not be stored: the next one must not go on from it."""
 
     def loaded(self, reserved_seq: int) -> None:
         """The log was filled from the store, whose reserved seq is ``reserved_seq``."""
@@ -77,6 +89,10 @@ class Flusher:
             self._writing = True
             self._group.start_soon(self._write, name="agentsession flush")
 
+    def add_snapshot(self, snapshot: StoredSnapshot) -> None:
+        """Store ``snapshot`` when the events up to its seq are stored."""
+        self._snapshots.append(snapshot)
+
     async def _write(self) -> None:
         store, log = self._store, self._log
         assert store is not None
@@ -93,6 +109,7 @@ class Flusher:
                     await store.append(self._key, batch, reserved_seq=reserved)
                     self._reserved = reserved
                     log.show(self._count_through(last))
+                    await self._keep_snapshots(last.seq)
         except Exception as error:
             _logger.exception("session %s: the record could not be stored", self._key.session_id)
             # Only an error of ours is known to say nothing of what was to be stored (SEC-01).
@@ -112,6 +129,21 @@ class Flusher:
             written, self._written = self._written, None
             if written is not None:
                 written.set()
+
+    async def _keep_snapshots(self, stored_seq: int) -> None:
+        store = self._store
+        assert store is not None
+        if not isinstance(store, RecordSnapshots):
+            return
+        try:
+            while self._snapshots and self._snapshots[0].seq <= stored_seq:
+                await store.put_snapshot(self._key, self._snapshots[0])
+                self._snapshots.pop(0)
+        except Exception:  # logged; the record has everything, and is folded where the snapshot is missing
+            _logger.exception("session %s: a snapshot could not be stored", self._key.session_id)
+            self._snapshots.clear()
+            if self.on_snapshot_lost is not None:
+                self.on_snapshot_lost()
 
     async def _linger(self) -> None:
         """Wait for the end of the stream, which the agent's last words bring on."""

@@ -6,6 +6,9 @@ ORD-05, ORD-11, PER-02. May import: ``agentsession.protocol``, anyio.
 *Acknowledged means stored.* Events are appended synchronously, because every decision is one synchronous step. They
 are *visible* to readers only up to :attr:`EventLog.visible`, which the flusher moves when the store has them.
 
+*A tail.* Where a store keeps the record, events of ended turns may be dropped from the start of the log
+(:meth:`EventLog.drop`). A reader that is further back reads them from the store, a window at a time.
+
 *Backpressure.* A reader that was entered and has once caught up holds the producer when it falls a full window behind.
 The producer asks :meth:`EventLog.is_full`; closings do not ask. A store that falls some windows behind holds it too.
 """
@@ -13,14 +16,15 @@ The producer asks :meth:`EventLog.is_full`; closings do not ask. A store that fa
 from __future__ import annotations
 
 import bisect
-from collections.abc import Collection
-from typing import Final
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection
+from typing import Final, TypeAlias
 
 import anyio
 
 from agentsession.protocol import AgentSessionError, Event, StreamEnd, is_ephemeral
 
-__all__ = ["Cursor", "EventLog"]
+__all__ = ["IN_STORE", "Cursor", "EventLog", "Pager"]
 
 _STORE_WINDOWS: Final = 4
 """How many windows may be appended and not stored yet, before a slow store holds the producer."""
@@ -29,14 +33,23 @@ _KEPT_WINDOWS: Final = 64
 """How many windows a reader that does not hold the producer may lag before deltas of ended streams go without it."""
 
 
+Pager: TypeAlias = Callable[[int, int], Awaitable[list[Event]]]
+"""Reads stored events: those after a seq, so many at most."""
+
+IN_STORE: Final = -1
+"""The index of a reader whose next event is no longer in memory."""
+
+
 class Cursor:
     """A reader's place in the log. ``live``: it has caught up once, so it may hold the producer."""
 
-    __slots__ = ("entered", "index", "live", "seq")
+    __slots__ = ("ahead", "entered", "index", "live", "seq")
 
     def __init__(self, index: int, seq: int) -> None:
         self.index = index
         self.seq = seq
+        self.ahead: deque[Event] = deque()
+        """What was read from the store for it, or dropped while it stood in the middle of a stream."""
         self.entered = False
         self.live = False
 
@@ -44,9 +57,12 @@ class Cursor:
 class EventLog:
     """The events of one session, oldest first, and who is reading them."""
 
-    def __init__(self, window: int) -> None:
+    def __init__(self, window: int, pager: Pager | None = None) -> None:
         self.window = window
         self.events: list[Event] = []
+        self.dropped_seq = 0
+        """The seq of the last event that was dropped from the start; 0 when everything is in memory."""
+        self._pager = pager
         self.visible = 0
         """How many of ``events`` readers may see."""
         self.closed = False
@@ -82,7 +98,7 @@ class EventLog:
     @property
     def shown_seq(self) -> int:
         """The last seq that readers may see, 0 for none."""
-        return self.events[self.visible - 1].seq if self.visible else 0
+        return self.events[self.visible - 1].seq if self.visible else self.dropped_seq
 
     @property
     def readers(self) -> int:
@@ -128,7 +144,7 @@ class EventLog:
 
     def attach(self, after: int) -> Cursor:
         """A new reader behind the event with seq ``after``."""
-        cursor = Cursor(self._index_after(after), after)
+        cursor = Cursor(self._index_after(after) if after >= self.dropped_seq else IN_STORE, after)
         self._cursors.append(cursor)
         return cursor
 
@@ -142,7 +158,7 @@ class EventLog:
 
     def caught_up(self, cursor: Cursor) -> None:
         """Called by a reader within a window of the end."""
-        if cursor.entered and not cursor.live and len(self.events) - cursor.index < self.window:
+        if cursor.entered and not cursor.live and cursor.index >= 0 and len(self.events) - cursor.index < self.window:
             cursor.live = True
             self._full_at = 0
 
@@ -181,7 +197,7 @@ class EventLog:
         """
         events = self.events
         lagging = len(events) - _KEPT_WINDOWS * self.window
-        places = (cursor.index for cursor in self._cursors if cursor.live or cursor.index >= lagging)
+        places = (cursor.index for cursor in self._cursors if cursor.live or cursor.index >= max(lagging, 0))
         passed = min(min(places, default=self.visible), self.visible)
         start = self._pruned
         while passed > start and not isinstance(events[passed - 1], StreamEnd):
@@ -206,3 +222,58 @@ class EventLog:
                 cursor.index -= dropped
             elif cursor.index > start:
                 cursor.index = self._index_after(cursor.seq)
+
+    def drop(self, keep: int, from_seq: int | None) -> None:
+        """Drop stored events from the start, but for the last ``keep`` and those from ``from_seq`` on.
+
+        Only whole streams go. A reader in the middle of one that goes is given the rest of that stream.
+        """
+        events = self.events
+        cut = min(len(events) - keep, self.visible)
+        if from_seq is not None:
+            cut = min(cut, self._index_after(from_seq - 1))
+        cut = min((cursor.index for cursor in self._cursors if cursor.live and cursor.index < cut), default=cut)
+        if self._pager is None or cut < max(1, keep // 8):  # dropping a few at a time would copy the rest each time
+            return
+        while cut and not isinstance(events[cut - 1], StreamEnd):
+            cut -= 1
+        if not cut:
+            return
+        for cursor in self._cursors:
+            if cursor.index >= cut:
+                cursor.index -= cut
+            elif cursor.index >= 0:
+                cursor.ahead.extend(_rest_of_stream(events, cursor.index, cut))
+                cursor.index = IN_STORE
+        self.dropped_seq = events[cut - 1].seq
+        del events[:cut]
+        self.visible -= cut
+        self._pruned = max(0, self._pruned - cut)
+        self._full_at = 0
+
+    def begin_at(self, seq: int) -> None:
+        """The log is empty, and what is appended now comes after ``seq``: what is before it is in the store."""
+        self.dropped_seq = seq
+
+    async def next_stored(self, cursor: Cursor) -> Event | None:
+        """The next event of a reader that is in the store; ``None`` when it is in memory again."""
+        if not cursor.ahead and cursor.seq < self.dropped_seq and self._pager is not None:
+            page = await self._pager(cursor.seq, self.window)
+            cursor.ahead.extend(event for event in page if event.seq <= self.dropped_seq)
+        if not cursor.ahead:
+            cursor.index = self._index_after(cursor.seq)
+            return None
+        event = cursor.ahead.popleft()
+        cursor.seq = event.seq
+        return event
+
+
+def _rest_of_stream(events: list[Event], index: int, end: int) -> list[Event]:
+    """What follows ``index`` of the stream that the event before it belongs to."""
+    stream_id = events[index - 1].stream_id if index else None
+    if stream_id is None or isinstance(events[index - 1], StreamEnd):
+        return []
+    last = index
+    while last < end and events[last].stream_id in (stream_id, None):
+        last += 1
+    return events[index:last]

@@ -19,6 +19,7 @@ import anyio
 
 from agentsession.adapters.base._arguments import need
 from agentsession.adapters.base._limits import check_limits, deadline_ms
+from agentsession.adapters.base._loading import read_record
 from agentsession.adapters.base._session import BaseSession
 from agentsession.adapters.base._stamping import restamp
 from agentsession.protocol import (
@@ -101,16 +102,15 @@ class SessionOpener:
         self._sessions[key] = session
         async with self._starting(session, None, is_new=False):
             info = await kept.info(key)
-            events = await kept.read(key)
-            if not events or not isinstance(events[0], Initialize):
+            first = await read_record(session, kept, info, owner[-4:])
+            if first is None:
                 raise SessionNotFound(
                     f"session {session_id} has no beginning: its opening was cut off",
                     where=f"user {options.user_id}, agent {executor.descriptor.name}",
                     fix="delete it, and open a new session",
                 )
-            check_version(events[0].protocol_version)
-            executor.check_record(events)
-            session.recorder.load(events, info.reserved_seq, owner[-4:])
+            check_version(first.protocol_version)
+            executor.check_record(session.record)
             session.steers.restore()
             if session.state == "running":
                 session.ending.add_known(await executor.on_cut(session))

@@ -59,7 +59,11 @@ class LogReader:
     async def __anext__(self) -> Event:
         log, place = self._log, self._place
         while not self._done:
-            if place.index < log.visible:
+            if place.index < 0:
+                event = await log.next_stored(place)
+                if event is None:
+                    continue
+            elif place.index < log.visible:
                 self._breath += 1
                 if self._breath >= _BREATH:
                     self._breath = 0
@@ -73,19 +77,21 @@ class LogReader:
                         log.advanced(place)
                 elif place.entered:
                     log.caught_up(place)
-                stream_id = self._stream_id
-                if stream_id is not None:
-                    if event.stream_id != stream_id:
-                        continue
-                    if event.type == "stream_end":
-                        self._leave()
-                        self._saw_end(event)
-                if self._filtered and not self._wanted(event):
+            else:
+                self._breath = 0
+                if not await self._more():
+                    self._leave()
+                continue
+            stream_id = self._stream_id
+            if stream_id is not None:
+                if event.stream_id != stream_id:
                     continue
-                return event
-            self._breath = 0
-            if not await self._more():
-                self._leave()
+                if event.type == "stream_end":
+                    self._leave()
+                    self._saw_end(event)
+            if self._filtered and not self._wanted(event):
+                continue
+            return event
         raise StopAsyncIteration
 
     async def _more(self) -> bool:

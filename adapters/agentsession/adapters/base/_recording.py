@@ -6,7 +6,7 @@ LIFE-06, ORD-01, ORD-02, PER-02, PER-03. May import: ``agentsession.protocol``, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from anyio.abc import TaskGroup
@@ -14,8 +14,9 @@ from anyio.abc import TaskGroup
 from agentsession.adapters.base._arguments import need
 from agentsession.adapters.base._clock import EventClock, Milliseconds
 from agentsession.adapters.base._flushing import Flusher
-from agentsession.adapters.base._log import EventLog
+from agentsession.adapters.base._log import EventLog, Pager
 from agentsession.adapters.base._readers import LogReader, LogStream
+from agentsession.adapters.base._snapshots import Known, Link, Marks, known_of, link_at
 from agentsession.adapters.base._stamping import delta, delta_template, stamp
 from agentsession.adapters.base._telemetry import StreamSpans
 from agentsession.protocol import (
@@ -31,6 +32,7 @@ from agentsession.protocol import (
     PendingRequest,
     Receipt,
     RecordKey,
+    RecordSnapshots,
     RecordStore,
     SessionClosed,
     SessionMachine,
@@ -38,6 +40,7 @@ from agentsession.protocol import (
     StreamEnd,
     ToolRequest,
     ToolResponse,
+    is_ephemeral,
     rewind_point,
     without_rewound,
 )
@@ -60,32 +63,50 @@ class Recorder:
         group: TaskGroup,
         store: RecordStore | None,
         on_failure: Callable[[AgentSessionError], None],
+        kept_events: int | None = None,
+        snapshot_every: int | None = None,
     ) -> None:
         self.key = key
         self.machine = SessionMachine(host_kinds=host.elicitation_kinds)
-        self.log = EventLog(window)
+        self.log = EventLog(window, _pager(store, key) if store is not None else None)
+        self.kept_events = kept_events
+        """How many events stay in memory at least; ``None`` for all."""
+        self._snapshot_every = snapshot_every if store is not None and isinstance(store, RecordSnapshots) else None
+        self._marks = Marks()
+        self.known = Known()
         self.flusher = Flusher(self.log, group, store, key, on_failure)
+        self.flusher.on_snapshot_lost = self._forget_snapshots
         self.seq = 0
         """The last seq that was taken."""
-        self.turns = 0
-        """How many turns the record has, the present one included."""
         self.requests: dict[str, PendingRequest] = {}
         """The request events that have no response yet."""
-        self.state_values: dict[str, Any] = {}
-        """The session's state, as far as updates and state deltas tell."""
-        self.idempotency: dict[str, tuple[str, int]] = {}
-        """Idempotency key → turn id, and the seq before its first event."""
+        self.is_state_stale = False
+        """A rewind took back changes of the state that are no longer in memory: :meth:`refold_state` is due."""
         self.on_response: Callable[[ToolResponse | ElicitationResponse], None] | None = None
         """Told of every response, in the step that records it."""
         self.spans: StreamSpans | None = None
         """Told of what is recorded, if somebody may trace it."""
-        self._ends: dict[str, int] = {}
-        """The seq of each stream's end."""
         self._clock = EventClock(now)
         self._opening: tuple[str, str] | None = None
-        self._last_turn: str | None = None
+        self._turn_start = 0
+        """The seq of the first event of the last turn."""
         self._id_prefix = ""
         self._id_count = 0
+
+    @property
+    def turns(self) -> int:
+        """How many turns the record has, the present one included."""
+        return self.known.turns
+
+    @property
+    def state_values(self) -> dict[str, Any]:
+        """The session's state, as far as updates and state deltas tell."""
+        return self.known.state_values
+
+    @property
+    def idempotency(self) -> dict[str, tuple[str, int]]:
+        """Idempotency key → turn id, and the seq before its first event."""
+        return self.known.idempotency
 
     # -- ids ----------------------------------------------------------------------------------------------------------
 
@@ -112,6 +133,7 @@ class Recorder:
         The deltas of streams before it go where nobody needs them, so that there is never more than one stream of them.
         """
         self.log.forget_ephemerals(self.machine.ended_streams)
+        self.trim()
         turn_id = turn_id or self.new_id("t")
         self._opening = (self.new_id("s"), turn_id)
         return self._opening
@@ -149,14 +171,36 @@ class Recorder:
         self.seq = seq
         if opening is not None:
             self._opening = None
-            self._count_turn(turn_id)
+            self._count_turn(turn_id, seq)
+        if not is_ephemeral(made):
+            self.known.events += 1
         note = _NOTES.get(made.type)
         if note is not None:
             note(self, made)
         if self.spans is not None and made.type in _TRACED:
             self.spans.note(made)
         self.flusher.append(made)
+        if self._snapshot_every is not None and made.type == "stream_end":
+            self._take_snapshot(made)
         return made
+
+    def _take_snapshot(self, end: Event) -> None:
+        """Between two turns, when many events have come since the last one: it is stored after them."""
+        every, known, machine = self._snapshot_every, self.known, self.machine
+        if every is None or machine.state != "idle" or known.events - self._marks.events < every:
+            return
+        self.flusher.add_snapshot(link_at(end, machine, known, self._marks))
+        self._marks = Marks.of(end.seq, machine, known)
+
+    def _forget_snapshots(self) -> None:
+        """The next snapshot holds everything, and those before it go."""
+        self._marks = Marks()
+
+    def trim(self) -> None:
+        """Drop events of ended turns from memory, where a store has them."""
+        if self.kept_events is not None:
+            is_open = self.machine.turn_id is not None
+            self.log.drop(self.kept_events, self._turn_start if is_open else None)
 
     def delta_template(self, message_id: str, role: str, agent_id: str, thread_id: str | None) -> dict[str, Any]:
         """For :meth:`record_delta`; good for one message as long as the stream and the agent stay the same."""
@@ -173,10 +217,11 @@ class Recorder:
         self.seq = seq
         self.flusher.append(made)
 
-    def _count_turn(self, turn_id: str | None) -> None:
-        if turn_id is not None and turn_id != self._last_turn:
-            self._last_turn = turn_id
-            self.turns += 1
+    def _count_turn(self, turn_id: str | None, seq: int) -> None:
+        if turn_id is not None and turn_id != self.known.last_turn:
+            self.known.last_turn = turn_id
+            self.known.turns += 1
+            self._turn_start = seq
 
     # What must be kept of an event that was accepted, by its type.
 
@@ -194,22 +239,37 @@ class Recorder:
 
     def _note_end(self, event: StreamEnd) -> None:
         if event.stream_id is not None:
-            self._ends[event.stream_id] = event.seq
+            self.known.note_end(event.stream_id, event.turn_id, event.seq)
 
     def _note_update(self, event: SessionUpdate) -> None:
+        self.known.permission_mode = event.permission_mode or self.known.permission_mode
+        self._fold_state(event)
+
+    def _fold_state(self, event: SessionUpdate) -> None:
         if event.state_delta is not None:
-            self.state_values.update(event.state_delta)
+            self.known.state_values.update(event.state_delta)
+            self._marks.is_state_new = True
         if isinstance(event.state_snapshot, dict):
-            self.state_values = dict(event.state_snapshot)
+            self.known.state_values = dict(event.state_snapshot)
+            self._marks.is_state_new = True
 
     def _note_custom(self, event: Custom) -> None:
         """After a rewind the state is what the events that still count tell."""
         if rewind_point(event) is None:
             return
-        self.state_values = {}
-        for kept in without_rewound([*self.log.events, event]):
+        if self.log.dropped_seq:
+            self.is_state_stale = True
+        else:
+            self.fold_states([*self.log.events, event])
+
+    def fold_states(self, record: Iterable[Event]) -> None:
+        """The state that a whole record tells."""
+        self.is_state_stale = False
+        self.known.state_values = {}
+        self._marks.is_state_new = True
+        for kept in without_rewound(record):
             if isinstance(kept, SessionUpdate):
-                self._note_update(kept)
+                self._fold_state(kept)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -220,8 +280,8 @@ class Recorder:
 
     def has_shown_end(self, stream_id: str) -> bool:
         """Whether readers may see that stream's end: its stream_end is stored."""
-        end = self._ends.get(stream_id)
-        return end is not None and end <= self.log.shown_seq
+        end = self.known.ends.get(stream_id)
+        return end is not None and end[1] <= self.log.shown_seq
 
     def stream_reader(self, stream_id: str, turn_id: str, after: int, receipts: Sequence[Receipt] = ()) -> LogStream:
         """A reader of one stream."""
@@ -267,30 +327,66 @@ class Recorder:
     # -- loading ------------------------------------------------------------------------------------------------------
 
     def load(self, events: Sequence[Event], reserved_seq: int, token: str) -> None:
-        """Fill an unused recorder from a stored record, without writing anything.
+        """Fill an unused recorder from a whole record, without writing anything (see :meth:`loaded`)."""
+        self.take(events)
+        self.loaded(reserved_seq, token)
+
+    def begin_from(self, links: Sequence[Link]) -> None:
+        """Begin with what ``links`` of snapshots tell, or with nothing; what was taken before is forgotten."""
+        fresh = SessionMachine(host_kinds=self.machine.host_kinds)
+        self.known, self._marks, self.requests = Known(), Marks(), {}
+        self.is_state_stale = False
+        self.log.events.clear()
+        self.log.visible = 0
+        self.log.begin_at(links[-1].seq if links else 0)
+        if links:
+            kinds = self.machine.host_kinds
+            earlier = [link.machine for link in links[:-1]]
+            fresh = SessionMachine.restore(links[-1].machine, blame="executor", host_kinds=kinds, earlier=earlier)
+            self.known = known_of(links)
+            self._marks = Marks.of(links[-1].seq, fresh, self.known)
+        # Others hold this machine already.
+        self.machine.__dict__.update(fresh.__dict__)
+
+    def take(self, events: Sequence[Event]) -> None:
+        """The next stored events. Raises :class:`ProtocolViolation` for what cannot follow."""
+        machine = self.machine
+        # What an earlier host could show decided what was cancelled then; this host's kinds count from now on.
+        kinds, machine.host_kinds = machine.host_kinds, None
+        try:
+            for event in events:
+                machine.feed(event)
+                note = _NOTES.get(event.type)
+                if note is not None:
+                    note(self, event)
+                self.log.append(event, visible=True)
+                self.known.events += 1
+                self._count_turn(event.turn_id, event.seq)
+                key = (event.meta or {}).get("idempotencyKey") if isinstance(event, Message) else None
+                if isinstance(key, str) and event.turn_id is not None:
+                    self.idempotency.setdefault(key, (event.turn_id, event.seq - 1))
+        finally:
+            machine.host_kinds = kinds
+        if events:
+            self._clock.start_after(events[-1].timestamp)
+        self.trim()
+
+    def loaded(self, reserved_seq: int, token: str) -> None:
+        """Everything was taken.
 
         ``token`` sets the ids of this life apart from those of another that began at the same seq: an id that was
         handed out, such as that of a steer, need not be in the record.
         """
-        machine = self.machine
-        # What an earlier host could show decided what was cancelled then; this host's kinds count from now on.
-        kinds, machine.host_kinds = machine.host_kinds, None
-        for event in events:
-            machine.feed(event)
-            note = _NOTES.get(event.type)
-            if note is not None:
-                note(self, event)
-            self.log.append(event, visible=True)
-            self._count_turn(event.turn_id)
-            key = (event.meta or {}).get("idempotencyKey") if isinstance(event, Message) else None
-            if isinstance(key, str) and event.turn_id is not None:
-                self.idempotency.setdefault(key, (event.turn_id, event.seq - 1))
-        machine.host_kinds = kinds
-        self.seq = max(reserved_seq, machine.seq)
+        self.seq = max(reserved_seq, self.machine.seq)
         self._id_prefix = f"{self.seq}-{token}."
         self.flusher.loaded(self.seq)
-        if events:
-            self._clock.start_after(events[-1].timestamp)
+
+
+def _pager(store: RecordStore, key: RecordKey) -> Pager:
+    async def page(after: int, limit: int) -> list[Event]:
+        return await store.read(key, after=after, limit=limit)
+
+    return page
 
 
 _TRACED: Final = frozenset(

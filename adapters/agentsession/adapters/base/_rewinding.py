@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from agentsession.adapters.base._loading import refold_state
 from agentsession.protocol import (
     REWIND,
     AbortTimeout,
@@ -44,17 +45,20 @@ async def rewind_session(session: BaseSession, to: int) -> None:
         raise StreamActive(
             "a session that is at work cannot be rewound", where=where, fix="wait for its stream_end, or abort it"
         )
-    _check_point(session.record, session.recorder.seq, to, where)
-    if to == session.recorder.seq:
-        return
     session.rewinding = True
     try:
+        # All of it: what is rewound may no longer be in memory.
+        _check_point(await session.whole_record(), session.recorder.seq, to, where)
+        if to == session.recorder.seq:
+            return
         if session.state == "input_required":
             session.ending.settle_turn("aborted", REWIND)
         # Also when nothing waited: the work of an earlier turn may still be on its way out.
         await session.ending.wait_exited(session.turns.unfinished())
         session.recorder.record(Custom(kind=REWIND, data={"to_seq": to}, source="host"))
         await session.stored()
+        if session.recorder.is_state_stale and session.store is not None:
+            await refold_state(session.recorder, session.store)
         try:
             await session.executor.on_rewind(session, to)
         except BaseException:

@@ -103,6 +103,8 @@ class BaseSession:
             group=executor.task_group,
             store=store,
             on_failure=self._stop,
+            kept_events=None if executor.needs_whole_record else executor.kept_events,
+            snapshot_every=executor.snapshot_every if self.uses_snapshots else None,
         )
         self.spans = self.recorder.spans = stream_spans(executor.descriptor.name, key.session_id)
         self.answers = AnswerBook(self)
@@ -149,8 +151,25 @@ class BaseSession:
 
     @property
     def record(self) -> Sequence[Event]:
-        """Every event that is kept in memory, oldest first, also those that are not stored yet."""
+        """The events that are kept in memory, oldest first, also those that are not stored yet.
+
+        Those are all, or, where a store has the record, the turn that is open and the last ones before it
+        (``BaseExecutor.kept_events``). :meth:`whole_record` gives all.
+        """
         return self.recorder.log.events
+
+    async def whole_record(self) -> Sequence[Event]:
+        """Every event: those that are not in memory are read from the store."""
+        log, store = self.recorder.log, self._store
+        if not log.dropped_seq or store is None:
+            return log.events
+        stored = [event for event in await store.read(self.recorder.key) if event.seq <= log.dropped_seq]
+        return [*stored, *log.events]
+
+    @property
+    def uses_snapshots(self) -> bool:
+        """Whether the session is loaded from its snapshots and what came after them."""
+        return self.executor.snapshot_every is not None and not self.executor.needs_whole_record
 
     @property
     def state_values(self) -> dict[str, Any]:
@@ -344,8 +363,7 @@ class BaseSession:
         """Fire ``session_start``. Raises :class:`AgentSessionError` (``hook-blocked``) when it is blocked."""
         if self.hooks is not None:
             if self._mode is None:  # a loaded session may have changed it
-                changed = (event.permission_mode for event in reversed(self.record) if isinstance(event, SessionUpdate))
-                self._mode = next((mode for mode in changed if mode is not None), None)
+                self._mode = self.recorder.known.permission_mode
             hooked = await self.hooks.fire("session_start", self._payload(reason))
             if hooked.blocked:
                 raise AgentSessionError(

@@ -109,11 +109,7 @@ class Turns:
         turn_id, after = self._recorder.idempotency[key]
         stream_id = self._machine.stream_id if self._machine.turn_id == turn_id else None
         if stream_id is None:
-            stream_id = next(
-                event.stream_id
-                for event in reversed(self._recorder.log.events)
-                if event.turn_id == turn_id and event.stream_id
-            )
+            stream_id = self._recorder.known.streams[turn_id]
         return self._recorder.stream_reader(stream_id, turn_id, after)
 
     def go_on(self, answers: Sequence[Answer], options: ExecutionOptions | None) -> LogStream:
