@@ -224,6 +224,16 @@ class SqlRecordStore(SqlTransactions):
 
         return await self._read(work)
 
+    async def find(self, session_id: str) -> builtins.list[RecordKey]:
+        """The records of sessions with this id, whoever's they are: one, unless agents or users have the same id."""
+
+        def work(connection: sa.Connection) -> builtins.list[RecordKey]:
+            query = sa.select(RECORDS.c.agent, RECORDS.c.user_id).where(RECORDS.c.session_id == session_id)
+            found = connection.execute(query.order_by(RECORDS.c.id))
+            return [RecordKey(row.agent, row.user_id, session_id) for row in found]
+
+        return await self._read(work)
+
     async def delete(self, key: RecordKey) -> None:
         """Remove a record and all it holds. Raises :class:`SessionNotFound`, :class:`SessionBusy`."""
 

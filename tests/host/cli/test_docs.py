@@ -78,3 +78,10 @@ def test_the_options_on_the_page_are_those_of_the_command(command: Command) -> N
     shown = set(re.findall(r"--[a-z][a-z-]+", command("run", "--help").stdout)) - {"--help"}
     page = (DOCS / "reference" / "cli.md").read_text(encoding="utf-8")
     assert not {option for option in shown if option not in page}
+
+
+def test_the_program_of_the_report_page_prints_what_the_page_says(command: Command, tmp_path: Path) -> None:
+    page = DOCS / "how-to" / "see-where-the-time-went.md"
+    (tmp_path / "demo.ndjson").write_text(command("demo", "--json").stdout, encoding="utf-8")
+    shown = re.findall(r"^```text\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert run_python(blocks(page)[0], tmp_path) == shown[0]

@@ -31,6 +31,7 @@ agentsession puts an agent under host control: you see every event, and no tool 
   agentsession run my_agent:root_agent --json  for programs: NDJSON in and out
   agentsession inspect my_agent:root_agent     what it is, which tools it has
   agentsession replay record.ndjson            a recorded session, checked against the contract
+  agentsession report record.ndjson            the same as a page: where the time went, every call
   agentsession explain LIFE-05                 what a rule or an error means
 
 All commands: agentsession --help
@@ -215,6 +216,27 @@ def replay(
 
     out, notes = Out(sys.stdout, color=color), Out(sys.stderr, color=color)
     raise typer.Exit(_replay.replay(out, notes, file, as_json=as_json, skip_bad=skip_bad, check_rules=not no_rules))
+
+
+@app.command()
+def report(
+    source: Annotated[str, typer.Argument(metavar="FILE|SESSION", help="Recorded NDJSON, or with --store a session.")],
+    store: Annotated[str | None, typer.Option(metavar="FILE", help="The SQLite file that holds the session.")] = None,
+    session: Annotated[
+        str | None, typer.Option(metavar="ID", help="Of a file with several sessions, this one.")
+    ] = None,
+    turn: Annotated[int | None, typer.Option(metavar="N", help="This turn alone, whole.")] = None,
+    output: Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", help="The page; - is stdout.")] = None,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out lines that are no event.")] = False,
+    color: Color = "auto",
+    debug: Debug = False,
+) -> None:
+    """Make one HTML page of a record: where the time went, every call, tokens and cost."""
+    from agentsession.host.cli import _report
+
+    out, notes = Out(sys.stdout, color=color), Out(sys.stderr, color=color)
+    asked = _report.Asked(source, store=store, session=session, turn=turn, output=output, skip_bad=skip_bad)
+    raise typer.Exit(_report.report(out, notes, asked))
 
 
 @app.command()

@@ -184,6 +184,21 @@ _COMMAND_LINE: Final = (
 )
 _RECORDS: Final = (
     ErrorEntry(
+        "several-sessions",
+        "The file holds the records of several sessions, and a report is of one.",
+        "`agentsession map` writes one record after the other. In a store two agents or users may"
+        " have used the same id.",
+        "Name the session: `agentsession report FILE --session ID`.",
+        _USAGE,
+    ),
+    ErrorEntry(
+        "report-exists",
+        "The report would overwrite a file that is no report.",
+        "Without `-o` the page is named after the record, and something else has that name.",
+        "Name the page: `agentsession report FILE -o page.html`.",
+        _USAGE,
+    ),
+    ErrorEntry(
         "bad-json",
         "A line is not JSON.",
         "The line and the column are named. NaN, infinities and duplicate keys are not JSON here.",

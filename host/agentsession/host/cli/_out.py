@@ -8,13 +8,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import shutil
 import sys
 import traceback
 from collections.abc import Generator, Mapping, Sequence
-from typing import Any, Final, TextIO
+from typing import Any, TextIO
 
+from agentsession.host._masking import masked
 from agentsession.host.cli._error_table import exit_for
 from agentsession.host.cli._exit_codes import Exit
 from agentsession.host.cli._lines import Glyphs, Line, View, glyphs_for
@@ -23,12 +23,6 @@ from agentsession.host.cli._text import clamp_width, escape
 from agentsession.protocol import AgentSessionError, ProtocolViolation
 
 __all__ = ["CommandError", "Out", "ReaderGone", "error_object", "error_text", "exit_of", "masked", "reader_gone"]
-
-_SECRET_NAME: Final = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
-_SECRET_TEXT: Final = re.compile(
-    r"\b(AIza[\w-]{20,}|sk-[\w-]{16,}|ya29\.[\w-]{16,}|gh[pousr]_\w{20,})|(?<=Bearer )\S{8,}"
-)
-_SHORTEST_SECRET: Final = 8
 
 
 class CommandError(AgentSessionError):
@@ -72,12 +66,16 @@ class Out:
 
     def json_line(self, text: str) -> None:
         """Write one line of JSON, at once, as UTF-8 whatever the locale says."""
+        self.raw_text(text + "\n")
+
+    def raw_text(self, text: str) -> None:
+        """Write a document, at once, as UTF-8 whatever the locale says."""
         with reader_gone():
             raw = getattr(self.stream, "buffer", None)
             if raw is None:
-                self.stream.write(text + "\n")
+                self.stream.write(text)
             else:
-                raw.write(text.encode("utf-8", "replace") + b"\n")
+                raw.write(text.encode("utf-8", "replace"))
             self.stream.flush()
 
     def text(self, text: str) -> None:
@@ -103,14 +101,6 @@ def reader_gone() -> Generator[None]:
             got=error.strerror or str(error),
             fix="make room, or write it elsewhere; what was stored with --store is complete",
         ) from error
-
-
-def masked(text: str, environ: Mapping[str, str] | None = None) -> str:
-    """``text`` without the values of secret-looking environment variables and without well-known forms of keys."""
-    for name, secret in (os.environ if environ is None else environ).items():
-        if len(secret) >= _SHORTEST_SECRET and _SECRET_NAME.search(name):
-            text = text.replace(secret, "***")
-    return _SECRET_TEXT.sub("***", text)
 
 
 def error_text(error: BaseException, *, debug: bool = False) -> str:

@@ -7,7 +7,7 @@ May import: ``agentsession.protocol`` and the modules beside it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from agentsession.host.cli._exit_codes import Exit
@@ -17,7 +17,7 @@ from agentsession.host.cli._render import Renderer
 from agentsession.host.cli._shapes import as_object
 from agentsession.protocol import Event, SchemaError, SessionMachine, StreamEnd, dump_event, parse_event, parse_json
 
-__all__ = ["replay"]
+__all__ = ["events_in", "replay"]
 
 
 def replay(
@@ -34,17 +34,7 @@ def replay(
     last: StreamEnd | None = None
     open_stream = False
     count = 0
-    for number, text in enumerate(_lines(file), start=1):
-        try:
-            event = _event(text, number)
-        except SchemaError as error:
-            if not skip_bad:
-                error.fix = error.fix if error.id == "schema" else "mend it, or --skip-bad"
-                raise _placed(error, file, number) from error
-            notes.text(error_text(_placed(error, file, number)))
-            continue
-        if event is None:
-            continue
+    for event in events_in(file, "replay", notes if skip_bad else None):
         if machine is not None:
             machine.feed(event)
         count += 1
@@ -66,6 +56,25 @@ def replay(
     return Exit.COMPLETED
 
 
+def events_in(file: str, command: str, skipped: Out | None = None) -> Iterator[Event]:
+    """The events in ``file`` (``-``: standard input), one a line; ``skipped`` is told of lines that are none.
+
+    Blank lines are passed over, and what else ``run --json`` writes. Raises :class:`SchemaError` for a line that is no
+    event, unless ``skipped`` is given.
+    """
+    for number, text in enumerate(_lines(file, command), start=1):
+        try:
+            event = _event(text, number)
+        except SchemaError as error:
+            if skipped is None:
+                error.fix = error.fix if error.id == "schema" else "mend it, or --skip-bad"
+                raise _placed(error, file, number) from error
+            skipped.text(error_text(_placed(error, file, number)))
+            continue
+        if event is not None:
+            yield event
+
+
 def _placed(error: SchemaError, file: str, number: int) -> SchemaError:
     """The error with the file in it: a line number alone does not say where to look."""
     name = "standard input" if file == "-" else file
@@ -82,7 +91,7 @@ def _placed(error: SchemaError, file: str, number: int) -> SchemaError:
     )
 
 
-def _lines(file: str) -> Iterable[bytes]:
+def _lines(file: str, command: str) -> Iterable[bytes]:
     if file == "-":
         yield from sys.stdin.buffer
         return
@@ -93,7 +102,7 @@ def _lines(file: str) -> Iterable[bytes]:
         raise CommandError(
             f"cannot read {file}: {error.strerror or error}",
             id="file-missing",
-            where=f"replay {file}",
+            where=f"{command} {file}",
             fix="check the path",
         ) from error
 
