@@ -262,7 +262,10 @@ def hooks() -> str:
         )
     lines += ["", "At `after_agent` changed content is said in addition; at `on_model_error` it is the answer."]
     lines += [
-        "There the call can also be made again, on this model or another, or a person asked (`ModelErrorChange`)."
+        "There the call can also be made again, on this model or another, or a person asked (`ModelErrorChange`).",
+        "",
+        "Every executor of the base class fires `session_start`, `session_end`, `on_user_message`, `before_tool` and "
+        "`after_tool`; the ADK adapter fires all.",
     ]
     lines += ["", "## Fields of every payload", *_table(HookPayload, frozenset()), "", "## Payloads"]
     payloads = {point.payload.__name__: point.payload for point in HOOK_POINTS.values()}

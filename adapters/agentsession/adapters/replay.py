@@ -154,6 +154,8 @@ class ReplayExecutor(BaseExecutor):
     """Plays a record; see the module's docstring. Raises what :func:`read_record` raises."""
 
     brackets_itself: ClassVar[bool] = True
+    fires_hooks: ClassVar[bool] = True
+    """That is, nobody does: what is replayed has happened."""
 
     def __init__(
         self, source: RecordSource, *, auto: bool = False, store: RecordStore | None = None, **base: Any

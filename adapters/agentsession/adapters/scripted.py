@@ -19,6 +19,7 @@ events. Sub-agents (:class:`Parallel`) wait inside in either case, so what they 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -26,7 +27,7 @@ from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 import anyio
 
-from agentsession.adapters.base import BaseExecutor, BaseSession, RunContext, RunResult, wrong_args
+from agentsession.adapters.base import BaseExecutor, BaseSession, HookBlocked, RunContext, RunResult, wrong_args
 from agentsession.protocol import (
     AgentDescriptor,
     Answer,
@@ -197,9 +198,11 @@ class Calls:
 
     async def start(self, ctx: RunContext, requests: Sequence[ToolRequest]) -> None:
         """Show and run the calls that need nobody."""
-        alone = [pair for pair in zip(self.calls, requests, strict=True) if pair[1].needs == "none"]
-        for _, request in alone:
-            await ctx.emit(request)
+        alone: list[tuple[Call, ToolRequest]] = []
+        for call, request in zip(self.calls, requests, strict=True):
+            if request.needs == "none":
+                with contextlib.suppress(HookBlocked):  # recorded as denied
+                    alone.append((call, await ctx.emit(request)))
         if alone:  # a process that is killed must not leave a tool that ran and a record that knows of none
             await ctx.stored()
         for call, request in alone:
@@ -211,8 +214,11 @@ class Calls:
         """The second half: what happens once every answer is there."""
         memory.answers.update(answers)
         for call, request in zip(self.calls, requests, strict=True):
-            if request.needs == "grant":
-                await call.finish(ctx, request, answers[request.request_id])
+            waits = ctx.open_request(request.request_id)
+            if request.needs == "grant" and waits is not None:
+                # The arguments that were decided on: a hook of the host may have changed those that were asked.
+                decided = request.model_copy(update={"args": waits.args})
+                await call.finish(ctx, decided, answers[request.request_id])
 
 
 @dataclasses.dataclass(frozen=True)

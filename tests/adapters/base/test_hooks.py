@@ -1,4 +1,4 @@
-"""The points that every executor fires: a session's start and end. On asyncio and trio."""
+"""The points of a session's start and end, which every executor fires. On asyncio and trio."""
 
 from __future__ import annotations
 
@@ -60,6 +60,7 @@ async def test_a_session_tells_how_it_began_and_that_it_ended_once() -> None:
         await loaded.aclose()
     assert desk.seen == [
         ("session_start", "opened", "plan"),
+        ("on_user_message", "", "plan"),
         ("session_end", "closed", "plan"),
         ("session_start", "loaded", None),
         ("session_end", "closed", None),

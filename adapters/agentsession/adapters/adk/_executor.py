@@ -118,6 +118,7 @@ class AdkExecutor(AdkSessions):
     """
 
     brackets_itself: ClassVar[bool] = True
+    fires_hooks: ClassVar[bool] = True
     counts_model_calls: ClassVar[bool] = True
     needs_whole_record: ClassVar[bool] = True
     """What ADK's own session holds is compared with the record from its beginning."""

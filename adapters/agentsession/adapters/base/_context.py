@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from anyio.lowlevel import checkpoint
 
+from agentsession.adapters.base._hooked import RunHooked
 from agentsession.adapters.base._hooks import Hooks
 from agentsession.adapters.base._message import MessageWriter
 from agentsession.adapters.base._parallel import side_by_side
@@ -67,6 +68,9 @@ class RunContext:
         self.thread_id = thread_id
         self._parent_thread_id = parent
         self._template: dict[str, Any] | None = None
+        fires = session.hooks is not None and not session.executor.fires_hooks
+        self.hooked = RunHooked(self, session.hooks) if fires and session.hooks is not None else None
+        """The host's hooks around what this context emits; ``None`` where there are none, or the executor asks them."""
 
     # -- what is known ------------------------------------------------------------------------------------------------
 
@@ -211,11 +215,19 @@ class RunContext:
         """Record ``event``; the stamped event.
 
         Waits while a reader that keeps up is a full window behind, and between streams for the next one.
+        The host's hooks see a whole request and a response before they are recorded: go on with the event that is
+        returned, whose arguments or data may be other.
         Raises :class:`agentsession.protocol.ProtocolViolation` with the rule that the event breaks,
-        :class:`agentsession.protocol.RunEnded` when the turn was settled.
+        :class:`agentsession.protocol.RunEnded` when the turn was settled, :class:`HookBlocked` when a hook blocks a
+        call that needs nobody's grant: it must not run.
         """
         if not self.is_ready():
             await self.ready()
+        hooked = self.hooked
+        if hooked is not None and isinstance(event, (ToolRequest, ToolResponse)) and hooked.wants(event):
+            shown: Any = hooked.request(event) if isinstance(event, ToolRequest) else hooked.response(event)
+            made: E = await shown
+            return made
         return self.emit_nowait(event)
 
     def is_ready(self) -> bool:
@@ -303,7 +315,7 @@ class RunContext:
         return await self.emit(Usage(**counts))
 
     async def respond(self, request: ToolRequest, data: Any = None, **fields: Any) -> ToolResponse:
-        """Emit the response to a tool that the executor itself ran."""
+        """Emit the response to a tool that the executor itself ran; tell the model what the returned event holds."""
         return await self.emit(ToolResponse(request_id=request.request_id, name=request.name, data=data, **fields))
 
     # -- asking -------------------------------------------------------------------------------------------------------
@@ -326,9 +338,13 @@ class RunContext:
                     fix="emit() it",
                 )
         ids: list[str] = []
+        calls: dict[str, ToolRequest] = {}
         try:
             for request in requests:
-                ids.append((await self.emit(request)).request_id)
+                made = await self.emit(request)
+                ids.append(made.request_id)
+                if isinstance(made, ToolRequest):
+                    calls[made.request_id] = made
         except BaseException:
             self._work.abandon_ids(self._run, ids)
             raise
@@ -339,6 +355,8 @@ class RunContext:
             self._work.abandon(self._run, reply)
             raise
         await self.stored()
+        if self.hooked is not None:
+            answers = await self.hooked.answered(calls, answers)
         return [answers[request_id] for request_id in ids]
 
     async def elicit(
@@ -430,10 +448,12 @@ class RunContext:
         """Take what the host has queued: each becomes a user message in the record, exactly once (CTL-06).
 
         Call it before each model call. Returns when they are stored: to a process that loads the session a steer that
-        was not would be undelivered, though the model has heard it.
+        was not would be undelivered, though the model has heard it. What a hook blocks is not among them.
         """
         await self.attached()
         taken = self._session.steers.take(self._run, self.agent_id, self.thread_id)
         if taken:
             await self.stored()
+            if self.hooked is not None:
+                return await self.hooked.steers(taken)
         return taken

@@ -33,6 +33,7 @@ from anyio.abc import TaskGroup
 from agentsession.adapters.base._arguments import need, wrong_args
 from agentsession.adapters.base._clock import Milliseconds
 from agentsession.adapters.base._context import RunContext
+from agentsession.adapters.base._hooked import hear
 from agentsession.adapters.base._keeping import KeptRuns
 from agentsession.adapters.base._opening import SessionOpener, new_owner
 from agentsession.adapters.base._rewinding import rewind_session
@@ -109,6 +110,9 @@ class BaseExecutor:
     counts_model_calls: ClassVar[bool] = False
     """The executor ends a turn that needs more model calls or steps than ``ctx.limits`` allows, with the reason
     ``max_llm_calls`` or ``max_turns``; else a host that sets these limits is refused."""
+    fires_hooks: ClassVar[bool] = False
+    """The executor asks the host's hooks about messages and tool calls itself; else ``ctx`` does, at
+    ``on_user_message``, ``before_tool`` and ``after_tool``."""
 
     needs_whole_record: ClassVar[bool] = False
     """The executor reads events of ended turns in ``ctx.record`` or ``session.record``: a session keeps all of them in
@@ -341,6 +345,10 @@ class BaseExecutor:
             await ctx.emit(AgentStart(agent_id=self.descriptor.name))
         # First what the run acts on, then its acts: a killed process must find the stream that it was in (PER-04).
         await ctx.stored()
+        if ctx.hooked is not None:
+            ended = await hear(ctx, ctx.hooked, run, starts=self.brackets_itself)
+            if ended is not None:
+                return RunResult("aborted", {"cause": ended})
         made: Any = self.run(ctx)
         if inspect.isawaitable(made):
             result = await made
