@@ -397,7 +397,7 @@ HOOK_POINTS: Final[Mapping[str, HookPoint]] = {
 """The points that executors fire. At ``after_agent`` changed content is said in addition; at ``on_model_error`` it is
 the answer (or the call is made again), at ``on_tool_error`` changed data is the result. Those of sessions, messages and
 tool calls are fired for every executor of the base class, the others by frameworks that have them.
-``before_tool_selection``, ``notification`` and ``pre_compress`` are names that hosts may use for points of their own."""
+``before_tool_selection``, ``notification`` and ``pre_compress`` are names for points of a host's own."""
 
 
 @runtime_checkable

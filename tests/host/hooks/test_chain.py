@@ -13,6 +13,7 @@ from agentsession.protocol import (
     ConfigurationError,
     HookOutcome,
     HookPayload,
+    ModelErrorHook,
     ModelRequestHook,
     SessionHook,
     ToolCallHook,
@@ -318,6 +319,21 @@ async def test_tools_that_one_hook_took_away_another_cannot_bring_back_and_setti
         "config": {"temperature": 0, "seed": None, "top_k": 3},
         "system_instruction": "short",
     }
+
+
+async def test_of_two_hooks_that_decide_on_a_failed_model_call_the_last_one_holds() -> None:
+    @hook("on_model_error", id="a")
+    def again(payload: ModelErrorHook) -> HookOutcome:
+        return modify(next_model="other", after_s=1)
+
+    @hook("on_model_error", id="b")
+    def answer(payload: ModelErrorHook) -> HookOutcome:
+        return modify(content="Sorry.")
+
+    payload = ModelErrorHook(session_id="s", user_id="u", error_type="ServerError")
+    outcome = await fire(again, answer, payload=payload, point="on_model_error")
+    assert outcome is not None
+    assert outcome.modifications == {"content": [{"type": "text", "text": "Sorry."}]}
 
 
 async def test_a_chain_names_the_points_of_its_hooks_and_all_where_one_names_none() -> None:

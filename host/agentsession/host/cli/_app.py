@@ -133,6 +133,7 @@ def run(
     deny: Annotated[list[str] | None, typer.Option(metavar="GLOB", help="Deny tools by name; repeatable.")] = None,
     session: Annotated[str | None, typer.Option(metavar="ID", help="Go on with a stored session, or name it.")] = None,
     store: Annotated[str | None, typer.Option(metavar="FILE", help="Keep the record in this SQLite file.")] = None,
+    hooks: Annotated[list[str] | None, typer.Option(metavar="FILE", help="Hooks to ask; repeatable.")] = None,
     plain: Annotated[bool, typer.Option("--plain", help="No live area: for screen readers and logs.")] = False,
     color: Color = "auto",
     debug: Debug = False,
@@ -177,6 +178,7 @@ def run(
         deny=deny or (),
         session=session,
         store=store,
+        hooks=hooks or (),
         plain=plain,
         color=color,
         debug=debug,
@@ -267,3 +269,53 @@ def explain(
     from agentsession.host.cli import _reference
 
     _reference.explain(Out(sys.stdout, color=color), wanted, everything=everything)
+
+
+hooks_app = typer.Typer(help="Look at hooks, try them, and agree to those of a workspace.")
+app.add_typer(hooks_app, name="hooks")
+
+HooksFile = Annotated[str, typer.Argument(metavar="FILE", help="A file of hooks, such as hooks.toml.")]
+Workspace = Annotated[
+    str, typer.Argument(metavar="FOLDER", help="The workspace; its hooks are .agentsession/hooks.toml.")
+]
+
+
+@hooks_app.command("check")
+def hooks_check(file: HooksFile, color: Color = "auto", debug: Debug = False) -> None:
+    """List the hooks of a file in the order in which they are asked; nothing runs."""
+    from agentsession.host.cli import _hooks
+
+    _hooks.check(Out(sys.stdout, color=color), file)
+
+
+@hooks_app.command("try")
+def hooks_try(
+    file: HooksFile,
+    point: Annotated[str, typer.Argument(metavar="POINT", help="Such as before_tool.")],
+    payload: Annotated[str, typer.Option(metavar="JSON", help="What the hooks are told; the rest is made up.")] = "{}",
+    as_json: Json = False,
+    color: Color = "auto",
+    debug: Debug = False,
+) -> None:
+    """Ask the hooks of a file once, for real, and show what each of them says."""
+    from agentsession.host.cli import _hooks
+    from agentsession.host.cli._run import quiet_libraries
+
+    quiet_libraries(debug=debug)
+    raise typer.Exit(_hooks.attempt(Out(sys.stdout, color=color), file, point, payload, as_json=as_json))
+
+
+@hooks_app.command("trust")
+def hooks_trust(folder: Workspace = ".", color: Color = "auto", debug: Debug = False) -> None:
+    """Agree to the hooks of a workspace as they are now; a change of them asks again."""
+    from agentsession.host.cli import _hooks
+
+    _hooks.trust(Out(sys.stdout, color=color), folder)
+
+
+@hooks_app.command("untrust")
+def hooks_untrust(folder: Workspace = ".", color: Color = "auto", debug: Debug = False) -> None:
+    """Agree to the hooks of a workspace no longer."""
+    from agentsession.host.cli import _hooks
+
+    _hooks.untrust(Out(sys.stdout, color=color), folder)

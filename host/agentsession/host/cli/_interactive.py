@@ -64,7 +64,7 @@ async def run_interactive(options: RunOptions, loaded: Loaded, clock: Clock = ti
     executor, screen = loaded.executor, _screen_for(options)
     policy = CommandPolicy(options)
     talk = Conversation(screen, policy, clock)
-    host = make_host(options, loaded.tools, policy=policy, channel=talk, observer=talk.event)
+    host = make_host(options, loaded.tools, policy=policy, channel=talk, observer=talk.event, hooks=loaded.hooks)
     async with open_store(options) as store, executor:
         session, options = await open_session(host, executor, options, store)
         talk.attach(host, session, options)

@@ -44,6 +44,7 @@ async def run_once(options: RunOptions, loaded: Loaded, out: Out) -> Exit:
         policy=CommandPolicy(options),
         observer=view.event,
         on_answer=view.receipt if options.as_json else None,
+        hooks=loaded.hooks,
     )
     async with open_store(options) as store, executor:
         session, options = await open_session(host, executor, options, store)

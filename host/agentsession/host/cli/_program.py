@@ -60,13 +60,20 @@ class _Options(BaseModel):
 
 
 def refuse_tools(options: RunOptions) -> None:
-    """Raise for ``--tools``: here the program runs them."""
+    """Raise for ``--tools`` and ``--hooks``: here the program is the host."""
     if options.tools is not None:
         raise CommandError(
             "--tools needs --prompt",
             where="run --json",
             expected="with --json and no --prompt, the program on stdin runs the tools",
             fix='declare them in a call: {"call":"stream","options":{"tools":[...]},"input":[...]}',
+        )
+    if options.hooks:
+        raise CommandError(
+            "--hooks needs --prompt",
+            where="run --json",
+            expected="with --json and no --prompt, the program on stdin is the host, and has its own hooks",
+            fix="add -p, or leave --hooks out",
         )
 
 

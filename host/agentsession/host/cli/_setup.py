@@ -21,6 +21,7 @@ from agentsession.host._settings import AnswerObserver, Observer
 from agentsession.host._toolbox import ToolBox, ToolLike, ToolProvider, is_provider
 from agentsession.host._tools import Tool
 from agentsession.host.cli._agents import AGENT, check_credentials, find_executor
+from agentsession.host.cli._hooks import find_hooks
 from agentsession.host.cli._limit_options import LimitOptions
 from agentsession.host.cli._load import Kind, call_factory, kind_of, load_object, members, needed_arguments
 from agentsession.host.cli._out import CommandError
@@ -29,6 +30,7 @@ from agentsession.host.cli._shapes import as_list, is_list
 from agentsession.protocol import (
     AgentExecutor,
     AgentSession,
+    LifecycleInterceptor,
     OpenOptions,
     RecordKey,
     RecordStore,
@@ -66,6 +68,7 @@ class RunOptions:
     deny: Sequence[str] = ()
     session: str | None = None
     store: str | None = None
+    hooks: Sequence[str] = ()
     plain: bool = False
     color: ColorChoice = "auto"
     debug: bool = False
@@ -79,7 +82,7 @@ class RunOptions:
         words = ["agentsession", "run", self.target, "--store", self.store, "--session", self.session]
         for option, given in (("--tools", self.tools), ("--model", self.model)):
             words += [option, given] if given else []
-        for option, patterns in (("--allow", self.allow), ("--deny", self.deny)):
+        for option, patterns in (("--allow", self.allow), ("--deny", self.deny), ("--hooks", self.hooks)):
             words += [word for pattern in patterns for word in (option, pattern)]
         words += ["--yes-read-only"] if self.yes_read_only else []
         words += self.limits.words
@@ -142,6 +145,7 @@ class Loaded:
 
     executor: AgentExecutor
     tools: ToolProvider
+    hooks: Sequence[LifecycleInterceptor] = ()
 
 
 def prepare(options: RunOptions, command: str = "run") -> Loaded:
@@ -152,7 +156,8 @@ def prepare(options: RunOptions, command: str = "run") -> Loaded:
     found = load_object(options.target, command, AGENT)
     check_credentials(found, options.model)
     executor = find_executor(found, options.target, command, store=options.store)
-    return Loaded(executor, load_tools(options.tools) if options.tools else ToolBox())
+    tools = load_tools(options.tools) if options.tools else ToolBox()
+    return Loaded(executor, tools, find_hooks(options.hooks))
 
 
 def make_host(
@@ -163,6 +168,7 @@ def make_host(
     channel: ElicitationChannel | None = None,
     observer: Observer | None = None,
     on_answer: AnswerObserver | None = None,
+    hooks: Sequence[LifecycleInterceptor] = (),
 ) -> Host:
     """A host with the tools and the policy of the command line."""
     return Host(
@@ -172,6 +178,7 @@ def make_host(
         observer=observer,
         on_answer=on_answer,
         on_ask="channel" if channel is not None else options.on_ask,
+        hooks=hooks,
     )
 
 

@@ -162,7 +162,8 @@ class HookChain:
             raise_if_cancelled(error)
             logger.debug("the failure of hook %s at %s", entry.id, point, exc_info=error)
             return self._failed(entry, point, f"failed with {type(error).__name__}")
-        return _Said(answer if answer.by else answer.model_copy(update={"by": entry.id}), change)
+        # A hook may be a chain itself, and tell of failures that it has dealt with.
+        return _Said(answer if answer.by else answer.model_copy(update={"by": entry.id}), change, answer.failure)
 
     @staticmethod
     def _failed(entry: Entry, point: str, what: str) -> _Said:

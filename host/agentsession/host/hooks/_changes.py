@@ -11,6 +11,7 @@ from agentsession.protocol import (
     HookChange,
     HookOutcome,
     HookPayload,
+    ModelErrorChange,
     ModelRequestChange,
     ModelRequestHook,
 )
@@ -37,6 +38,8 @@ class Changes:
                 shown["config"] = _set(self.payload.config, given["config"])
         else:
             shown = given
+        if isinstance(change, ModelErrorChange):
+            self._made.clear()  # one of several things, which cannot be added up: the last word holds
         self._made.update(given)
         known = type(self.payload).model_fields
         self.payload = self.payload.model_copy(update={name: value for name, value in shown.items() if name in known})

@@ -1,0 +1,210 @@
+"""``run --hooks`` and ``hooks``: find hooks, list them, try one, and agree to those of a workspace.
+
+Not for: what hooks are (``agentsession.host.hooks``). May import: anyio, ``agentsession.host.hooks``,
+``agentsession.protocol``, the modules beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+from pydantic import ValidationError
+
+from agentsession.host.cli._exit_codes import Exit
+from agentsession.host.cli._lines import Line, line
+from agentsession.host.cli._out import CommandError, Out
+from agentsession.host.cli._shapes import as_object
+from agentsession.host.cli._text import escape, wrap
+from agentsession.host.hooks import (
+    WORKSPACE_FILE,
+    CommandHook,
+    HookChain,
+    HookConsent,
+    load_hooks,
+    workspace_hooks,
+)
+from agentsession.host.hooks._entries import Entry
+from agentsession.protocol import HOOK_POINTS, HookOutcome, HookPayload, SchemaError, parse_json
+
+__all__ = ["attempt", "check", "find_hooks", "trust", "untrust"]
+
+_MADE_UP: Final = {
+    "session_id": "s-try",
+    "user_id": "local",
+    "turn_id": "t1",
+    "agent_id": "agent",
+    "permission_mode": "default",
+    "reason": "opened",
+    "request_id": "r1",
+    "name": "run_shell",
+    "error_type": "ValueError",
+    "model": "some-model",
+    "content": [{"type": "text", "text": "Hello."}],
+}
+
+
+def find_hooks(files: Sequence[str]) -> list[CommandHook]:
+    """The hooks of the files that were named, and of the workspace where a person has agreed to them.
+
+    Those of a workspace that nobody agreed to are left out, which is said on stderr.
+
+    Raises :class:`agentsession.protocol.ConfigurationError` (``hooks-invalid``).
+    """
+    found = workspace_hooks(os.getcwd())
+    if found.refused is not None:
+        Out(sys.stderr).text(
+            escape(f"hooks: {found.refused}; to agree: agentsession hooks trust").replace("\n", " ") + "\n"
+        )
+    return [*found.hooks, *(hook for file in files for hook in load_hooks(file))]
+
+
+def check(out: Out, file: str) -> None:
+    """Print the hooks of a file, in their order."""
+    entries = HookChain(load_hooks(file)).entries
+    count = "1 hook" if len(entries) == 1 else f"{len(entries)} hooks"
+    out.lines([line((f"{file}: {count}, asked in this order", "strong"))])
+    for number, entry in enumerate(entries, start=1):
+        out.lines(_described(number, entry, out.width))
+
+
+def _described(number: int, entry: Entry, width: int) -> list[Line]:
+    hook = entry.hook
+    assert isinstance(hook, CommandHook)
+    (point,) = hook.points
+    match = [hook.match] if isinstance(hook.match, str) else list(hook.match or ["everything"])
+    then = "blocks" if entry.blocks_on_error(point) else "lets pass"
+    rows = [
+        ("asked", f"at {point}, about {', '.join(match)}"),
+        ("runs", " ".join(hook.command)),
+        ("takes", f"at most {hook.timeout_s:g} s; {then} when it fails"),
+        ("sees", ", ".join(hook.env) if hook.env else "no variables of its own"),
+    ]
+    rows += [("only", "observes")] if hook.observes else []
+    out = [line(f"  {number} ", (escape(hook.id), "strong"))]
+    for label, text in rows:
+        first, *rest = wrap(escape(text).replace("\n", " "), max(20, width - 12))
+        out += [line(("    " + f"{label:<8}", "dim"), first), *(line(" " * 12, row) for row in rest)]
+    return out
+
+
+def attempt(out: Out, file: str, point: str, payload: str, *, as_json: bool) -> Exit:
+    """Ask the hooks of a file at a point, and print what each says and what comes of it. 1 where one fails."""
+    chain = HookChain(load_hooks(file))
+    if point not in HOOK_POINTS:
+        raise CommandError(
+            f"there is no hook point {point!r}", where="hooks try", expected=", ".join(HOOK_POINTS), id="hooks-invalid"
+        )
+    told = _payload(point, payload)
+    outcome = anyio.run(_attempt, chain, point, told, None if as_json else out)
+    if as_json:
+        out.json_line(json.dumps((outcome or HookOutcome()).to_wire(), ensure_ascii=False, separators=(",", ":")))
+    else:
+        out.lines([line(("outcome: ", "strong"), *_said(outcome))])
+    return Exit.FAILED if outcome is not None and outcome.failure is not None else Exit.COMPLETED
+
+
+async def _attempt(chain: HookChain, point: str, payload: HookPayload, out: Out | None) -> HookOutcome | None:
+    asked = [entry for entry in chain.entries if entry.wants(point)]
+    if out is None:
+        return await chain.fire(point, payload)
+    if not asked:
+        out.lines([line(f"no hook of the file is asked at {point}")])
+    for entry in asked:
+        if not entry.matches(payload):
+            out.lines([line("  ", (escape(entry.id), "strong"), "  not asked: it does not match")])
+    return await HookChain([_Shown(entry, out) for entry in asked]).fire(point, payload)
+
+
+class _Shown:
+    """A hook whose answer is printed."""
+
+    def __init__(self, entry: Entry, out: Out) -> None:
+        self._hook = entry.hook
+        self._out = out
+        self.id, self.order, self.match, self.on_error = entry.id, entry.order, entry.match, entry.on_error
+        self.observes = entry.observes
+
+    async def fire(self, hook_point: str, payload: HookPayload, /) -> HookOutcome | None:
+        """Ask it, and print what it says."""
+        began = time.monotonic()
+        alone = HookChain([self._hook])
+        said = await alone.fire(hook_point, payload)
+        took = f"  {time.monotonic() - began:.2f}s"
+        self._out.lines([line("  ", (escape(self.id), "strong"), "  ", *_said(said), (took, "dim"))])
+        return said
+
+
+def _said(outcome: HookOutcome | None) -> list[Any]:
+    if outcome is None:
+        return ["proceed"]
+    parts: list[Any] = [(outcome.action, "bad" if outcome.action == "block" else "strong")]
+    parts += [f" by {escape(outcome.by)}"] if outcome.by else []
+    for label, text in (
+        ("", outcome.message),
+        ("reason ", outcome.reason if outcome.reason != outcome.message else None),
+    ):
+        parts += [f"; {label}{escape(text)}".replace("\n", " ")] if text else []
+    if outcome.modifications:
+        changed = json.dumps(outcome.modifications, ensure_ascii=False)
+        parts.append(f"; changes {escape(changed)}")
+    parts += [("; FAILED: " + escape(outcome.failure), "bad")] if outcome.failure else []
+    return parts
+
+
+def _payload(point: str, text: str) -> HookPayload:
+    """The payload of a point: what was given, and something for the rest that it needs."""
+    kind = HOOK_POINTS[point].payload
+    try:
+        given = as_object(parse_json(text))
+    except SchemaError as error:
+        raise CommandError(
+            "the payload is not JSON", where="--payload", got=error.got, expected=error.expected
+        ) from None
+    if given is None:
+        raise CommandError(
+            "the payload is no JSON object", where="--payload", fix='--payload \'{"name": "run_shell"}\''
+        )
+    made_up = {name: value for name, value in _MADE_UP.items() if name in kind.model_fields}
+    known = {field.alias or name: name for name, field in kind.model_fields.items()}
+    try:
+        return kind.model_validate({**made_up, **{known.get(name, name): value for name, value in given.items()}})
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise CommandError(f"the payload does not fit {point}: {place}: {first['msg']}", where="--payload") from None
+
+
+def trust(out: Out, folder: str) -> None:
+    """Agree to a workspace's hooks, after they were shown."""
+    consent = HookConsent()
+    found = workspace_hooks(folder, consent)
+    if not found.path.exists():
+        raise CommandError(
+            f"there is no {WORKSPACE_FILE}", where=str(Path(folder).absolute()), fix="name the folder of the workspace"
+        )
+    check(out, str(found.path))  # raises for a file that cannot be used
+    if found.refused is None:
+        out.lines([line("they were agreed to before")])
+        return
+    assert found.digest is not None
+    try:
+        consent.give(found.path, found.digest)
+    except OSError as error:
+        raise CommandError(
+            "the agreement cannot be kept", id="output-failed", where=str(consent.path), got=error.strerror
+        ) from None
+    out.lines([line(f"agreed to, as they are now; kept in {escape(str(consent.path))}")])
+
+
+def untrust(out: Out, folder: str) -> None:
+    """Agree to a workspace's hooks no longer."""
+    path = Path(folder).absolute() / WORKSPACE_FILE
+    had = HookConsent().revoke(path)
+    out.lines([line("no longer agreed to" if had else "nobody had agreed to them")])
