@@ -51,6 +51,11 @@ class Until:
 Act = Event | Until | Callable[[], Any]
 
 
+def is_start(answer: Answer) -> bool:
+    """Whether the host says that a tool starts."""
+    return isinstance(answer, ToolProgress) and answer.started is True
+
+
 class FakeStream:
     def __init__(self, session: FakeSession, number: int) -> None:
         self.stream_id = f"t-{number}"
@@ -114,7 +119,10 @@ class FakeReader:
 
 
 class FakeSession:
-    """Satisfies AgentSession. ``streams`` holds the acts of each stream; ``answers`` what the host said, in order."""
+    """Satisfies AgentSession. ``streams`` holds the acts of each stream; ``answers`` what the host said, in order.
+
+    That a tool started is no answer: ``started`` holds the requests of which the host said so.
+    """
 
     def __init__(self, *streams: list[Act], descriptor: AgentDescriptor | None = None) -> None:
         self.session_id = "s-1"
@@ -122,6 +130,7 @@ class FakeSession:
         self.turn_id = "u-0"
         self.record: list[Event] = []
         self.answers: list[Answer] = []
+        self.started: list[str] = []
         self.aborts: list[str | None] = []
         self.refuse: dict[str, int] = {}
         self.closed = False
@@ -216,9 +225,15 @@ class FakeSession:
         return [self._respond(answer) for answer in answers]
 
     def _respond(self, answer: Answer) -> Receipt:
-        self.answers.append(answer)
         name = answer.request_id
         request = self._waiting.get(name)
+        if is_start(answer) and request is not None:
+            if name in self.started:
+                return Receipt(status="stale", request_id=name, rule="TOOL-16")
+            self.started.append(name)
+            self.add(ToolUpdate(request_id=name, started=True), self._running)
+            return Receipt(status="applied", request_id=name)
+        self.answers.append(answer)
         if request is None:
             return Receipt(status="stale", request_id=name, rule="TOOL-09")
         if self.refuse.get(name, 0) > 0:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import anyio
 import pytest
-from tests.host.fake_session import FakeExecutor, FakeReader, FakeSession, FakeStream, Until, call
+from tests.host.fake_session import FakeExecutor, FakeReader, FakeSession, FakeStream, Until, call, is_start
 
 from agentsession.adapters.scripted import Call, ScriptedExecutor
 from agentsession.host import CallbackChannel, Host, PolicyRequest, allow_all, ask_all, tool
@@ -30,11 +30,13 @@ pytestmark = pytest.mark.anyio
 
 
 class Lost(FakeSession):
-    """Its answers raise; nothing else of it ever happens again."""
+    """Its answers raise, when a tool has started; nothing else of it ever happens again."""
 
     error: Exception = ConnectionLost("the executor is gone")
 
     async def respond(self, *answers: Answer) -> list[Receipt]:
+        if all(map(is_start, answers)):
+            return await super().respond(*answers)
         raise self.error
 
 
@@ -263,12 +265,17 @@ async def test_what_is_no_event_in_a_record_is_a_violation_of_the_contract(
         event = await next_in_stream(stream)
         return event if is_paused else event.model_copy(update={"seq": event.seq + 7})
 
+    body, begun, stopped = slow()
+
     async def give(reader: FakeReader) -> Any:
-        return "text" if reader.types is None else await next_in_record(reader)
+        if reader.types is not None:
+            return await next_in_record(reader)
+        if is_paused:
+            await begun.wait()
+        return "text"
 
     monkeypatch.setattr(FakeStream, "__anext__", skip)
     monkeypatch.setattr(FakeReader, "__anext__", give)
-    body, _, stopped = slow()
     session = FakeSession([call("r1", "slow")])
     with anyio.fail_after(5), pytest.raises(ProtocolViolation):
         await Host(tools=[body], policy=allow_all).run_turn(session, "go")

@@ -571,6 +571,19 @@ def test_a_request_is_decided_once_before_its_response_and_only_if_it_asks() -> 
     running().add(request(needs="none")).refuse("TOOL-15", GRANTED)
 
 
+@pytest.mark.rule("TOOL-16")
+def test_a_host_tool_starts_once_and_what_has_started_is_never_cancelled() -> None:
+    started = ToolUpdate(request_id="r-1", source="host", started=True)
+    record = running().add(request(), started)
+    assert record.machine.pending == ["r-1"]
+    record.refuse("TOOL-16", started)
+    for status in ("cancelled", "denied"):
+        record.refuse("TOOL-16", response(status=status, source="host"))
+    record.add(ToolUpdate(request_id="r-1", source="host", progress=0.5), response(status="unknown", source="host"))
+    for needs in ("grant", "none"):
+        running().add(request(needs=needs)).refuse("TOOL-16", started)
+
+
 @pytest.mark.rule("HITL-04")
 @pytest.mark.parametrize(
     "decision",

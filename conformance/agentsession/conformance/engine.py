@@ -234,8 +234,8 @@ _BY_TYPE: Final[Mapping[str, frozenset[str]]] = {
     "message": frozenset({"LIFE-04", "LIFE-14"}),
     "tool_request": frozenset({"TOOL-03"}),
     "tool_decision": frozenset({"TOOL-02", "TOOL-15", "HITL-04"}),
-    "tool_update": frozenset({"TOOL-02", "TOOL-12"}),
-    "tool_response": frozenset({"TOOL-01", "TOOL-02", "TOOL-12"}),
+    "tool_update": frozenset({"TOOL-02", "TOOL-12", "TOOL-16"}),
+    "tool_response": frozenset({"TOOL-01", "TOOL-02", "TOOL-12", "TOOL-16"}),
     "elicitation_response": frozenset({"HITL-09"}),
     "stream_end": frozenset({"LIFE-05", "LIFE-17", "ORD-09", "TURN-01", "TOOL-01"}),
 }

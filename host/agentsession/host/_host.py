@@ -184,6 +184,7 @@ class Host:
         attached = Attached(
             session=session,
             cursor=0 if load is None else session.last_seq,
+            found_seq=0 if load is None else session.last_seq,
             permission_mode=mode,
             user_id=full.user_id,
             execution=full.execution,
@@ -262,7 +263,8 @@ class Host:
         by_hand = attached is None
         if attached is None:
             self._forget_closed()
-            attached = self._attached[id(session)] = Attached(session=session, cursor=session.last_seq)
+            attached = Attached(session=session, cursor=session.last_seq, found_seq=session.last_seq)
+            self._attached[id(session)] = attached
         turn = self._turns[id(session)] = Turn(self._settings, session, attached)
         try:
             if by_hand:

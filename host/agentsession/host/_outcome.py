@@ -24,6 +24,7 @@ ERROR_CODES: Final = frozenset(
         "cancelled",
         "host_error",
         "hook_blocked",
+        "outcome_unknown",
     }
 )
 """The codes of error results that hosts make themselves; ``agentsession explain CODE`` says what each means.
@@ -59,6 +60,8 @@ class ToolOutcome:
     is_error: bool = False
     display: dict[str, Any] | None = None
     """For people's screens; never reaches the model."""
+    unknown: bool = False
+    """It was cut off after it had started: an error, with effects that nobody knows."""
 
     @classmethod
     def failure(cls, code: str, message: str, **details: Any) -> ToolOutcome:
@@ -91,6 +94,8 @@ class ToolOutcome:
             given["decision"] = decision
         if args is not None:
             given["args"] = args
+        if self.unknown:
+            given["unknown"] = True
         return ToolResult(request_id=request_id, content=as_content(self.content), is_error=self.is_error, **given)
 
 

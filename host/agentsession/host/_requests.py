@@ -53,6 +53,9 @@ logger = logging.getLogger("agentsession.host")
 _TRIES = 3
 """How often a person may give arguments or content that do not fit, before the answer is no."""
 
+_RUNNING: set[tuple[str, str]] = set()
+"""The requests whose tools run in this process now, by session: several hosts may serve one session."""
+
 PolicyFacts = Callable[[ToolRequest | ElicitationRequest], dict[str, Any]]
 """Who asks, where and in which mode: the fields of a :class:`PolicyRequest` that the turn knows."""
 
@@ -143,12 +146,14 @@ class Pipeline:
         facts: PolicyFacts,
         find_request: Callable[[str], Awaitable[ToolRequest | None]],
         send_progress: Callable[[ToolProgress], Awaitable[None]],
+        tell_start: Callable[[str], Awaitable[bool]],
     ) -> None:
         self._settings = settings
         self._descriptor = descriptor
         self._facts = facts
         self._find_request = find_request
         self._send_progress = send_progress
+        self._tell_start = tell_start
         self.people = Stopwatch()
         self.tools = Stopwatch()
         self.still_running: list[str] = []
@@ -196,6 +201,8 @@ class Pipeline:
         if verdict.edited is not None:
             args = copy.deepcopy(verdict.edited)  # what the tool does to them must not reach the record
         outcome = await self._run(request, tool, args, verdict)
+        if outcome is None:
+            return None
         outcome = await self._after_tool(request, verdict.edited or args, outcome)
         return outcome.answer(request.request_id, verdict.decision, verdict.edited)
 
@@ -328,8 +335,13 @@ class Pipeline:
             agents.extend(agent.sub_agents)
         return None
 
-    async def _run(self, request: ToolRequest, tool: Tool, args: dict[str, Any], verdict: _Allowed) -> ToolOutcome:
-        """Run a host tool in one of the free places; waiting for a place or a person is not its time. Rule: HITL-11."""
+    async def _run(
+        self, request: ToolRequest, tool: Tool, args: dict[str, Any], verdict: _Allowed
+    ) -> ToolOutcome | None:
+        """Run a host tool in one of the free places; waiting for a place or a person is not its time. Rule: HITL-11.
+
+        ``None`` where somebody else has started it: whoever that is tells its result. Rule: TOOL-16.
+        """
         settings = self._settings
         limit_s = settings.tool_timeout_s if tool.timeout_s is None else tool.timeout_s
         context = ToolContext(
@@ -342,10 +354,14 @@ class Pipeline:
         outcome: ToolOutcome | None = None
         is_late = False
         async with hold_places(tool.places, context), self._slots:
+            # In the record before the tool runs: after a crash nobody can say whether a tool ran that left no trace.
+            if not await self._tell_start(request.request_id):
+                return None
             # Stopped while it got its place: from here to the tool's first line nothing is awaited.
             await anyio.lowlevel.checkpoint_if_cancelled()
             try:
                 self._running[request.request_id] = (context, verdict)
+                _RUNNING.add((request.session_id, request.request_id))
                 with self.tools.running(), tool_span(tool.name, request.request_id, request.session_id) as failed:
                     async with anyio.create_task_group() as progress:
                         progress.start_soon(context.forward, self._send_progress)
@@ -364,6 +380,7 @@ class Pipeline:
                         failed(code or "tool_error")
             finally:
                 self._running.pop(request.request_id, None)
+                _RUNNING.discard((request.session_id, request.request_id))
                 context.cancel()
                 if context.thread_running:
                     self.still_running.append(request.request_id)
@@ -380,13 +397,27 @@ class Pipeline:
         """
         running, self._running = self._running, {}
         return [
-            ToolOutcome.failure(
+            _cut_off(
                 "cancelled",
                 "the tool was stopped; its effects may be partial",
                 stillRunning=True if context.thread_running else None,
             ).answer(request_id, verdict.decision, verdict.edited)
             for request_id, (context, verdict) in running.items()
         ]
+
+    @staticmethod
+    def is_running(request: ToolRequest) -> bool:
+        """Whether a host of this process runs the tool of this request now."""
+        return (request.session_id, request.request_id) in _RUNNING
+
+    @staticmethod
+    def lost(request: ToolRequest) -> Answer:
+        """What to say of a tool that was started by a host that is gone. It is never run again."""
+        answer: Answer = _cut_off(
+            "outcome_unknown",
+            "its host ended after it had started; whether it had its effects is not known, and it was not run again",
+        ).answer(request.request_id)
+        return answer
 
     # --- questions ----------------------------------------------------------------------------------------------
 
@@ -418,6 +449,10 @@ def _read(args: object) -> tuple[dict[str, Any], str | None]:
     if not isinstance(read, dict):
         return {}, f"the arguments must be an object, not {type(args).__name__}"
     return read, None
+
+
+def _cut_off(code: str, message: str, **details: Any) -> ToolOutcome:
+    return dataclasses.replace(ToolOutcome.failure(code, message, **details), unknown=True)
 
 
 def _refused(request: ToolRequest, problem: str) -> Answer:

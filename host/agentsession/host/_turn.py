@@ -57,6 +57,7 @@ from agentsession.protocol import (
     ToolRequest,
     ToolResponse,
     ToolResult,
+    ToolUpdate,
     Usage,
     as_answers,
     plain_text,
@@ -83,6 +84,8 @@ class Attached:
     user_id: str | None = None
     execution: ExecutionOptions | None = None
     """The options that it was opened with; ``None`` for a session that was opened by hand."""
+    found_seq: int = 0
+    """The record's last seq when this host found the session: what was started before, another host has started."""
 
 
 async def recorded_mode(session: AgentSession) -> str:
@@ -107,7 +110,9 @@ class Turn:
         self._settings = settings
         self._session = session
         self._attached = attached
-        self._pipeline = Pipeline(settings, session.descriptor, self._facts, self._find_request, self._send_progress)
+        self._pipeline = Pipeline(
+            settings, session.descriptor, self._facts, self._find_request, self._send_progress, self._tell_start
+        )
         self._tasks: anyio.abc.TaskGroup
         self._taken: set[str] = set()
         self._serving: dict[str, _Serving] = {}
@@ -124,6 +129,7 @@ class Turn:
         self._failure: Exception | None = None
         self._principals = Principals(session)
         self._requests: dict[str, ToolRequest] = {}
+        self._started: dict[str, int] = {}
         self._answers: list[Answered] = []
         self._stopped: list[Answer] = []
         self._messages: list[str] = []
@@ -219,6 +225,7 @@ class Turn:
             end = await self._stream(given, options)
         else:
             await self._principals.recall()
+            await self._recall_starts()
         if given is not None and not isinstance(given, (str, MessageInput)):
             answers = as_answers(given)
             self._taken.update(answer.request_id for answer in answers)
@@ -276,6 +283,8 @@ class Turn:
                 self._principals.bracket(event)
             case ToolRequest(partial=False):
                 self._requests[event.request_id] = event
+            case ToolUpdate(started=True):
+                self._started[event.request_id] = event.seq
             case ToolResponse() | ElicitationResponse():
                 self._settled_elsewhere(event.request_id)
             case Message(partial=False, role="agent", thread_id=None):
@@ -374,6 +383,8 @@ class Turn:
         self._taken.add(request.request_id)
         if isinstance(request, ToolRequest):
             self._requests[request.request_id] = request
+            if self._is_anothers(request):
+                return
         serving = self._serving[request.request_id] = _Serving(anyio.CancelScope())
         self._tasks.start_soon(self._answer, request, serving)
 
@@ -407,10 +418,15 @@ class Turn:
         for _ in range(_REFUSALS):
             answer: Answer | None
             try:
-                answer = await self._pipeline.answer(request, problem)
+                if isinstance(request, ToolRequest) and request.request_id in self._started:
+                    answer = self._pipeline.lost(request)
+                else:
+                    answer = await self._pipeline.answer(request, problem)
             except EndTurn as end:
                 await self._end_by_person(end, serving)
                 return
+            except AgentSessionError:  # the session is gone
+                raise
             except Exception as error:  # a defect of this host must not leave the agent waiting
                 logger.exception("the host failed at request %s", request.request_id)
                 answer = _host_error(request, type(error).__name__)
@@ -470,6 +486,29 @@ class Turn:
             return
         if any(not receipt.ok for receipt in receipts):
             logger.debug("progress of %s was refused", progress.request_id)
+
+    async def _tell_start(self, request_id: str) -> bool:
+        """Have it in the record that the tool runs from here on; whether it was this host that started it."""
+        (receipt,) = await self._session.respond(ToolProgress(request_id=request_id, started=True))
+        if not receipt.ok:
+            logger.info("tool of %s was not started: %s %s", request_id, receipt.status, receipt.reason or "")
+        return receipt.ok
+
+    async def _recall_starts(self) -> None:
+        """The tools that were started before: by a host that is gone, or by another that is at work."""
+        waiting = {request.request_id for request in self._session.pending}
+        if not waiting:
+            return
+        async for event in self._session.events(types={"tool_update"}):
+            if isinstance(event, ToolUpdate) and event.started and event.request_id in waiting:
+                self._started[event.request_id] = event.seq
+
+    def _is_anothers(self, request: ToolRequest) -> bool:
+        """Whether another host runs the tool of this request, and will say what became of it."""
+        started = self._started.get(request.request_id)
+        if started is None:
+            return False
+        return started > self._attached.found_seq or self._pipeline.is_running(request)
 
     def _settled_elsewhere(self, request_id: str) -> None:
         """A response that this host is not just sending: what is asked or run for the request here is void."""

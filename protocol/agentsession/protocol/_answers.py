@@ -45,6 +45,8 @@ class RequestState:
     tool_request_id: str | None = None
     confirmation: str | None = None
     """Of a tool with a linked confirmation: ``waiting``, or the action it was answered with."""
+    started: bool = False
+    """Of a tool that the host runs: the host said that it runs."""
 
 
 CONFIRMATIONS: Final = frozenset({"tool_confirmation", "user_approval"})
@@ -115,6 +117,8 @@ def check_answer(
     if isinstance(answer, ToolProgress):
         if request.kind != "tool" or request.needs in ("grant", "none") or request.status != "waiting":
             return _receipt(answer, "invalid", "TOOL-14", "progress is for tools that the host runs")
+        if answer.started and request.started:
+            return _receipt(answer, "stale", "TOOL-16", "it was started before")
         return Receipt(status="applied", request_id=request.id)
     if request.needs == "none":
         return _receipt(answer, "invalid", "TOOL-14", "this request is shown, not asked")
@@ -123,6 +127,8 @@ def check_answer(
     if not _kind_fits(request, answer):
         wanted = "an elicitation response" if request.kind == "elicitation" else _wanted(request.needs)
         return _receipt(answer, "invalid", "TOOL-14", f"a {answer.kind} does not answer it; send {wanted}")
+    if request.started and isinstance(answer, ToolDenial):
+        return _receipt(answer, "invalid", "TOOL-16", "it was started: send its result, perhaps as unknown")
     if isinstance(answer, ElicitationAnswer):
         return _check_elicitation(request, answer, check)
     return Receipt(status="applied", request_id=request.id)

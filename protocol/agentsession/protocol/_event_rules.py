@@ -322,9 +322,21 @@ class EventRules:
 
         return apply
 
-    def _tool_update(self, event: ToolUpdate) -> None:
-        if self._open_request(event.request_id, event, after="TOOL-12").kind != "tool":
+    def _tool_update(self, event: ToolUpdate) -> Fork | None:
+        request = self._open_request(event.request_id, event, after="TOOL-12")
+        if request.kind != "tool":
             self._refuse("TOOL-02", f"{event.request_id} is a question, not a tool request", event)
+        if not event.started:
+            return None
+        if request.needs in ("grant", "none") or request.status != "waiting":
+            self._refuse("TOOL-16", f"{request.name} is no tool that waits for the host to run it", event)
+        if request.started:
+            self._refuse("TOOL-16", f"{request.name} was started before", event)
+
+        def apply() -> None:
+            request.started = True
+
+        return apply
 
     def _tool_response(self, event: ToolResponse) -> Fork:
         request = self._open_request(event.request_id, event)
@@ -336,6 +348,8 @@ class EventRules:
             self._refuse("TOOL-05", f"tool {request.name} ran without a grant", event)
         if ran and request.needs not in ("grant", "none"):
             self._refuse("TOOL-05", f"the executor ran {request.name}, which the host runs", event)
+        if request.started and event.status in ("cancelled", "denied"):
+            self._refuse("TOOL-16", f"{request.name} had started, so it cannot be {event.status}", event)
         if done and request.status == "denied":
             self._refuse("TOOL-05", f"tool {request.name} completed although it was denied", event)
         if ran and done and request.confirmation is not None:

@@ -203,7 +203,7 @@ class ToolDecision(Event):
 
 
 class ToolUpdate(JsonFieldsModel, Event):
-    """Progress of a running tool; for people, never for the model. Ephemeral. Rule: TOOL-12."""
+    """Progress of a running tool; for people, never for the model. Ephemeral unless ``started``. Rule: TOOL-12."""
 
     type: Literal["tool_update"] = "tool_update"
     request_id: Id
@@ -212,6 +212,8 @@ class ToolUpdate(JsonFieldsModel, Event):
     progress: Float | None = optional()
     total: Float | None = optional()
     display: JsonObject | None = optional()
+    started: Bool | None = optional()
+    """The host runs its tool from here on. Such an update stays in the record; each request has one. Rule: TOOL-16."""
 
 
 class ToolResponse(JsonFieldsModel, Event):
@@ -414,4 +416,4 @@ def is_ephemeral(event: Event) -> bool:
     kind = event.type
     if kind == "message" or kind == "tool_request":
         return bool(event.partial)  # type: ignore[attr-defined]  # both of these classes have it
-    return bool(kind == "tool_update")
+    return bool(kind == "tool_update" and not event.started)  # type: ignore[attr-defined]  # the class has it

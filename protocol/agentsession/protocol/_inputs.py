@@ -96,6 +96,8 @@ class ToolResult(JsonFieldsModel, _AnswerBase):
     display: JsonObject | None = optional()
     args: JsonObject | None = optional()
     """The whole arguments that the tool ran with when they were edited; absent when they were those of the request."""
+    unknown: Bool | None = optional()
+    """Not how it ended: it had started and was cut off, so its effects are not known. The response's status says so."""
 
 
 class ToolGrant(_AnswerBase):
@@ -114,13 +116,16 @@ class ToolDenial(_AnswerBase):
 
 
 class ToolProgress(JsonFieldsModel, _AnswerBase):
-    """Not an answer yet: progress of a tool that the host runs; becomes a ``tool_update``."""
+    """Not an answer yet: progress of a tool that the host runs, or its start; becomes a ``tool_update``."""
 
     kind: Literal["tool_progress"] = "tool_progress"
     content: list[ContentPart] = Field(default_factory=list)
     data: Json = None
     progress: Float | None = optional()
     total: Float | None = optional()
+    started: Bool | None = optional()
+    """The tool is about to run. Once the receipt is there this is in the record: whoever finds it there without a
+    response after a crash knows that the tool may have had its effects. A second start is stale. Rule: TOOL-16."""
 
 
 class ElicitationAnswer(JsonFieldsModel, _AnswerBase):

@@ -235,6 +235,13 @@ _TOOL = (
         "machine",
         fix="decide once, and before the tool runs",
     ),
+    Rule(
+        "TOOL-16",
+        "A start that the host tells is recorded once, before its receipt; a tool that started is never cancelled.",
+        "core",
+        "machine",
+        fix="record a tool_update with started; without a result, end the request unknown",
+    ),
 )
 
 _HITL = (

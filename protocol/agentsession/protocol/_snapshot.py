@@ -43,6 +43,7 @@ class OpenRequest(Model):
     requested_schema: JsonObject | None = optional()
     tool_request_id: str | None = optional()
     confirmation: str | None = optional()
+    started: Bool = False
 
 
 class MachineSnapshot(Model):

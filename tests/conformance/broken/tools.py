@@ -19,6 +19,7 @@ from agentsession.protocol import (
     StreamEnd,
     Text,
     ToolDecision,
+    ToolProgress,
     ToolRequest,
     ToolResponse,
     ToolResult,
@@ -256,3 +257,34 @@ class KeepsNoDecision(Broken):
     def edit(self, session: Session, event: Event) -> Iterable[Event]:
         if not (isinstance(event, ToolDecision) and event.decision == "denied"):
             yield event
+
+
+@broken("TOOL-16")
+class ForgetsStarts(Broken):
+    """That a tool of the host's started is taken for progress, and is not in the record."""
+
+    def edit(self, session: Session, event: Event) -> Iterable[Event]:
+        if not (isinstance(event, ToolUpdate) and event.started):
+            yield event
+
+
+@broken("TOOL-16")
+class CancelsWhatHasStarted(Broken):
+    """A tool of the host's that had started is settled as if it had waited."""
+
+    def edit(self, session: Session, event: Event) -> Iterable[Event]:
+        is_unknown = isinstance(event, ToolResponse) and event.source == "host" and event.status == "unknown"
+        yield event.model_copy(update={"status": "cancelled"}) if is_unknown else event
+
+
+@broken("TOOL-16")
+class StartsTwice(Broken):
+    """A second host may start what a first one has started."""
+
+    async def respond(self, session: Session, answers: Sequence[Answer]) -> Sequence[Receipt]:
+        receipts = await super().respond(session, answers)
+        is_start = [isinstance(answer, ToolProgress) and answer.started for answer in answers]
+        return [
+            Receipt(status="applied", request_id=receipt.request_id) if started else receipt
+            for started, receipt in zip(is_start, receipts, strict=True)
+        ]

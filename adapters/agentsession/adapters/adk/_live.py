@@ -237,7 +237,8 @@ class LiveRun:
             if request.status == "waiting" and isinstance(event, ToolResponse):
                 # The call was answered in the place of its tool, which has not run: an error of the gate's.
                 event = event.model_copy(update={"source": "ext:adk"})
-            if isinstance(event, ToolResponse) and event.status == "unknown" and not self.state.has_begun(request):
+            begun = request.started or self.state.has_begun(request)
+            if isinstance(event, ToolResponse) and event.status == "unknown" and not begun:
                 # ADK says of every call of a step that it aborts that it was aborted.
                 event = event.model_copy(update={"status": "cancelled"})
             if isinstance(event, ToolUpdate):

@@ -48,6 +48,7 @@ def answer_events(request: RequestState, answer: Answer) -> Iterator[Event]:
                 content=answer.content,
                 progress=answer.progress,
                 total=answer.total,
+                started=answer.started or None,
                 **({"data": answer.data} if "data" in given else {}),
             )
         case ToolResult():
@@ -59,8 +60,8 @@ def answer_events(request: RequestState, answer: Answer) -> Iterator[Event]:
                 **base,
                 name=request.name,
                 content=answer.content,
-                is_error=answer.is_error,
-                status="failed" if answer.is_error else "completed",
+                is_error=answer.is_error or bool(answer.unknown),
+                status="unknown" if answer.unknown else "failed" if answer.is_error else "completed",
                 display=answer.display,
                 **({"data": answer.data} if "data" in answer.model_fields_set else {}),
             )
@@ -127,6 +128,8 @@ def recorded_answer(event: Event) -> Answer | None:
             reason = event.data.get("error") if isinstance(event.data, dict) else None
             return ToolDenial(request_id=event.request_id, reason=reason if isinstance(reason, str) else None)
         given = {"data": event.data} if "data" in event.model_fields_set else {}
+        if event.status == "unknown":
+            given["unknown"] = True
         return ToolResult(request_id=event.request_id, content=event.content, is_error=event.is_error, **given)
     if isinstance(event, ElicitationResponse):
         given = {"content": event.content} if "content" in event.model_fields_set else {}

@@ -52,7 +52,9 @@ def settle_requests(
             continue
         # A request with needs "none" whose own confirmation was not accepted cannot have started.
         held = request.confirmation not in (None, "accept")
-        if waits or held:
+        if request.started:  # a tool of the host's, which may be at work now
+            status = "unknown"
+        elif waits or held:
             status = "cancelled"
         elif request.status == "denied":
             status = "denied"

@@ -17,8 +17,10 @@ from agentsession.protocol import (
     PendingRequest,
     StreamEnd,
     ToolDecision,
+    ToolProgress,
     ToolRequest,
     ToolResponse,
+    ToolUpdate,
     args_digest,
     deny,
     grant,
@@ -93,6 +95,27 @@ async def a_new_message_settles_what_waits(scene: Scene) -> None:
     got = await session.respond(*[standard_answer(request) for request in waiting])
     scene.receipts(got, "stale", "stale", rule="TOOL-09", what="an answer to what was settled")
     scene.ran(stage, rule="TOOL-05")
+
+
+@scenario("TOOL-16", needs=HOST)
+async def a_start_stays_in_the_record(scene: Scene) -> None:
+    """What the host says it runs is recorded as started, once; left without a result it is unknown."""
+    _, session = await scene.opened([Calls(calls=[a_look("a"), a_look("b")]), Say(text="no")], [Say(text="new")])
+    begun, waiting = await scene.asked(session, 2, "TOOL-06")
+    start = ToolProgress(request_id=begun.request_id, started=True)
+    scene.receipts(await session.respond(start), "applied", rule="TOOL-16", what="the start of a tool")
+    scene.receipts(await session.respond(start), "stale", rule="TOOL-16", what="a second start")
+    late = await session.respond(deny(begun.request_id))
+    scene.receipts(late, "invalid", rule="TOOL-16", what="a denial of what has started")
+    scene.pending(session, 2, "TOOL-16")
+    events = await scene.read(session.stream("never mind"))
+    scene.end(events, "completed", "TURN-01")
+    record = await scene.record(session)
+    started = [event.request_id for event in of(record, ToolUpdate) if event.started]
+    scene.expect(started == [begun.request_id], "TOOL-16", f"the record has the starts {started}", record)
+    ended = {event.request_id: event.status for event in of(record, ToolResponse)}
+    wanted = {begun.request_id: "unknown", waiting.request_id: "cancelled"}
+    scene.expect(ended == wanted, "TOOL-16", f"what had started and what waited are answered {ended}", record)
 
 
 # -- what runs --------------------------------------------------------------------------------------------------------

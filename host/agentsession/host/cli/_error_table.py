@@ -543,6 +543,13 @@ _CALLS: Final = (
         None,
     ),
     ErrorEntry(
+        "outcome_unknown",
+        "The tool had started when its host ended, so what it did is not known. It is not run again.",
+        "The start of each host tool is in the record before it runs; a host that loads the session reads it there.",
+        "Look at what the tool changes; then ask the agent to go on, or to do it again.",
+        None,
+    ),
+    ErrorEntry(
         "tool_timeout",
         "The tool did not end in the time it may take; its effects may be partial.",
         "A plain function that blocks cannot be stopped: `stillRunning` says that its thread goes on.",

@@ -33,7 +33,9 @@ export function checkAnswer(session, given) {
   if (isMisnamed) return no("invalid", "TOOL-14", "the request has another name");
   if (kind === "tool_progress") {
     const isRunByHost = !isQuestion && event.needs === "result" && status === "waiting";
-    return isRunByHost ? { status: "applied", requestId } : no("invalid", "TOOL-14", "the host does not run this");
+    if (!isRunByHost) return no("invalid", "TOOL-14", "the host does not run this");
+    const isSecond = given.started === true && request.isStarted === true;
+    return isSecond ? no("stale", "TOOL-16", "it was started before") : { status: "applied", requestId };
   }
   if (event.needs === "none") return no("invalid", "TOOL-14", "this request is shown, not asked");
   if (status !== "waiting") return no("stale", "TOOL-09", "it was answered before");
@@ -41,6 +43,8 @@ export function checkAnswer(session, given) {
   const kinds = isQuestion ? ["elicitation_response"] : forTools;
   if (!kinds.includes(kind)) return no("invalid", "TOOL-14", `this takes: ${kinds.join(", ")}`);
   if (isQuestion) return checkPerson(event, given);
+  const isDeniedTooLate = kind === "tool_denial" && request.isStarted === true;
+  if (isDeniedTooLate) return no("invalid", "TOOL-16", "it was started: send its result, perhaps as unknown");
   if (kind === "tool_grant" && given.args !== undefined && !fits(schemaOf(event.name), given.args)) {
     return no("invalid", "TOOL-04", "the edited arguments do not fit the tool's schema");
   }
@@ -72,7 +76,7 @@ export function recordAnswer(session, given) {
   };
   if (given.kind === "tool_progress") {
     const { content = [], data, progress, total } = given;
-    emit("tool_update", { content, data, progress, total });
+    emit("tool_update", { content, data, progress, total, started: given.started === true ? true : undefined });
   } else if (given.kind === "tool_grant") {
     decide("granted");
   } else if (given.kind === "tool_denial") {
@@ -81,8 +85,10 @@ export function recordAnswer(session, given) {
     emit("tool_response", { name, content: [], data, isError: true, status: "denied" });
   } else if (given.kind === "tool_result") {
     if (given.decision !== undefined || given.args !== undefined) decide("granted");
-    const { content = [], data, isError = false, display } = given;
-    emit("tool_response", { name, content, data, isError, status: isError ? "failed" : "completed", display });
+    const { content = [], data, display, unknown: isUnknown = false } = given;
+    const isError = given.isError === true || isUnknown;
+    const status = isUnknown ? "unknown" : isError ? "failed" : "completed";
+    emit("tool_response", { name, content, data, isError, status, display });
   } else {
     const isGiven = given.action === "accept" && given.content !== undefined;
     emit("elicitation_response", { action: given.action, content: isGiven ? redact(event, given.content) : undefined });

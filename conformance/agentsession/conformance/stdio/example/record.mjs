@@ -5,7 +5,7 @@ import path from "node:path";
 import { checkId } from "./checks.mjs";
 
 /** What may be gone once its stream has ended: deltas and progress. It is never stored. */
-export const isEphemeral = (event) => event.partial === true || event.type === "tool_update";
+export const isEphemeral = (event) => event.partial === true || (event.type === "tool_update" && !event.started);
 
 /** One record's file. One write is one line, and what was cut off in the middle of a line does not count. */
 export class RecordFile {

@@ -122,6 +122,8 @@ export class Session {
     } else if (type === "tool_decision" && event.decision === "granted") {
       const request = this.requests.get(requestId);
       Object.assign(request, { status: "granted", args: event.args ?? request.args });
+    } else if (type === "tool_update" && event.started) {
+      this.requests.get(requestId).isStarted = true;
     } else if (isResponse) {
       const about = this.requests.get(this.requests.get(requestId).event.toolRequestId);
       if (about !== undefined) about.isConfirmed = event.action === "accept";
@@ -173,7 +175,8 @@ export class Session {
       const { requestId, name, threadId, agentId } = request.event;
       const about = { requestId, threadId, agentId };
       const isHeld = request.status === "waiting" || (request.event._meta?.confirm && !request.isConfirmed);
-      const failed = { name, content: [], isError: true, status: isHeld ? "cancelled" : "unknown" };
+      const status = isHeld && !request.isStarted ? "cancelled" : "unknown";
+      const failed = { name, content: [], isError: true, status };
       if (isQuestion(request)) this.emit("elicitation_response", { ...about, action: "cancel" }, "host");
       else this.emit("tool_response", { ...about, ...failed }, "host");
     }
