@@ -97,11 +97,10 @@ class Records(SqliteRecordStore):
         listen(self._engine, "connect", _do_not_sync)
         self._notes = notes
 
-    def _append(self, key: RecordKey, rows: list[dict[str, Any]], reserved_seq: int) -> tuple[int, int]:
+    async def append(self, key: RecordKey, events: Sequence[Event], *, reserved_seq: int) -> None:
         self._notes.step("before a write to the record")
-        done = super()._append(key, rows, reserved_seq)
+        await super().append(key, events, reserved_seq=reserved_seq)
         self._notes.step("after a write to the record")
-        return done
 
     @contextlib.contextmanager
     def _transaction(self, *, write: bool) -> Iterator[Any]:

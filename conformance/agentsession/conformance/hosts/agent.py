@@ -87,7 +87,7 @@ class Agent:
         if request is None:
             return
         if isinstance(request, ToolRequest):
-            self.session.add(ToolResponse(request_id=request_id, name=request.name, status="cancelled", source="host"))
+            self.session.settle_tool(request)
         else:
             self.session.add(ElicitationResponse(request_id=request_id, action="cancel", source="host"))
 

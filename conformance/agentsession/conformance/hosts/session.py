@@ -215,6 +215,12 @@ class AdversarySession:
         turn = self._ids.get("turn_id")
         self._ids = {"turn_id": turn} if reason == "input_required" and turn is not None else {}
 
+    def settle_tool(self, request: ToolRequest) -> None:
+        """Answer a call that nobody will answer: what the host has started is unknown (TOOL-16)."""
+        known = self._machine.requests.get(request.request_id)
+        status = "unknown" if known is not None and known.started else "cancelled"
+        self.add(ToolResponse(request_id=request.request_id, name=request.name, status=status, source="host"))
+
     def _stop(self) -> None:
         """End the turn as an abort does."""
         self._playing.cancel()
@@ -223,9 +229,7 @@ class AdversarySession:
             self._ids["stream_id"] = self.new_id("t")
         for request in [*self.waiting.values()]:
             if isinstance(request, ToolRequest):
-                self.add(
-                    ToolResponse(request_id=request.request_id, name=request.name, status="cancelled", source="host")
-                )
+                self.settle_tool(request)
             else:
                 self.add(ElicitationResponse(request_id=request.request_id, action="cancel", source="host"))
         for request in self._granted:
@@ -303,7 +307,9 @@ class AdversarySession:
         receipts: list[Receipt] = []
         for answer in answers:
             self._alive()
-            own = await self._agent.on_answer(answer) if self._agent and self._agent.on_answer else None
+            own: Receipt | None = None
+            if self._agent and self._agent.on_answer and not isinstance(answer, ToolProgress):  # which is no answer yet
+                own = await self._agent.on_answer(answer)
             receipt = own if own is not None else self._take(answer)
             if receipt.status != "applied":
                 self.log.add("agent", f"calls {receipt.status}", answer.request_id)
@@ -328,9 +334,9 @@ class AdversarySession:
         response: dict[str, Any] = stamps | {"name": request.name}
         match answer:
             case ToolProgress():
-                self.add(ToolUpdate(**stamps, progress=answer.progress))
+                self.add(ToolUpdate(**stamps, progress=answer.progress, started=answer.started or None))
             case ToolResult():
-                status = "failed" if answer.is_error else "completed"
+                status = "unknown" if answer.unknown else "failed" if answer.is_error else "completed"
                 self.add(ToolResponse(**response, data=answer.data, is_error=answer.is_error, status=status))
             case ToolDenial():
                 self.add(ToolDecision(**stamps, decision="denied", args_digest=args_digest(request.args or {})))
