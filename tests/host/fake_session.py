@@ -162,7 +162,13 @@ class FakeSession:
         turn = {} if isinstance(event, Initialize) else {"turn_id": self.turn_id}
         if stream_id:
             turn["stream_id"] = stream_id
-        update = {"id": f"e-{seq}", "seq": seq, "timestamp": "2026-01-31T12:00:00.000Z", "session_id": "s-1", **turn}
+        update = {
+            "id": f"e-{seq}",
+            "seq": seq,
+            "timestamp": "2026-01-31T12:00:00.000Z",
+            "session_id": self.session_id,
+            **turn,
+        }
         stamped = event.model_copy(update=update)
         self.record.append(stamped)
         if isinstance(stamped, ToolRequest) and not stamped.partial and stamped.needs != "none":

@@ -1,7 +1,8 @@
 """The host's side: tools, policy, the person, whole turns, and where records are kept.
 
-``from agentsession.host import Host, tool``. Needs no database: :class:`SqliteRecordStore` and :class:`SqlRecordStore`
-are loaded when they are first asked for, and say how to get what they need.
+``from agentsession.host import Host, tool``. Needs no database and no MCP: :class:`SqliteRecordStore`,
+:class:`SqlRecordStore` and :class:`McpTools` are loaded when they are first asked for, and say how to get what they
+need.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ from agentsession.host.policy import PolicyEngine, RememberedAnswers, builtin_ru
 if TYPE_CHECKING:
     from agentsession.host._sql import SqlRecordStore
     from agentsession.host._sqlite import SqliteRecordStore
+    from agentsession.host.mcp import McpTools
 
 __all__ = [
     # turns
@@ -58,6 +60,7 @@ __all__ = [
     "TurnResult",
     "UsageTotals",
     # tools
+    "McpTools",
     "Namespaced",
     "Tool",
     "ToolBox",
@@ -102,7 +105,11 @@ __all__ = [
     "SqliteRecordStore",
 ]
 
-_LAZY = {"SqlRecordStore": "agentsession.host._sql", "SqliteRecordStore": "agentsession.host._sqlite"}
+_LAZY = {
+    "SqlRecordStore": "agentsession.host._sql",
+    "SqliteRecordStore": "agentsession.host._sqlite",
+    "McpTools": "agentsession.host.mcp",
+}
 
 
 def __getattr__(name: str) -> Any:

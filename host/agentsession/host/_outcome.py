@@ -20,6 +20,8 @@ ERROR_CODES: Final = frozenset(
         "unknown_tool",
         "tool_failed",
         "tool_timeout",
+        "server_lost",
+        "server_unavailable",
         "unserializable_result",
         "cancelled",
         "host_error",

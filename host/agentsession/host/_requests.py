@@ -28,6 +28,7 @@ from agentsession.host._results import Stopwatch
 from agentsession.host._settings import Settings
 from agentsession.host._telemetry import tool_span
 from agentsession.host._toolcontext import ToolContext
+from agentsession.host._toolquestions import ToolQuestions
 from agentsession.host._tools import Tool
 from agentsession.host._waiting import Judged, Waiting
 from agentsession.protocol import (
@@ -344,12 +345,14 @@ class Pipeline:
         """
         settings = self._settings
         limit_s = settings.tool_timeout_s if tool.timeout_s is None else tool.timeout_s
+        questions = ToolQuestions(request, self._asker.ask)
         context = ToolContext(
             request.request_id,
             tool_name=tool.name,
             session_id=request.session_id,
             turn_id=request.turn_id,
             thread_id=request.thread_id,
+            ask=questions.ask,
         )
         outcome: ToolOutcome | None = None
         is_late = False
@@ -366,6 +369,7 @@ class Pipeline:
                     async with anyio.create_task_group() as progress:
                         progress.start_soon(context.forward, self._send_progress)
                         with anyio.move_on_after(limit_s) as scope:
+                            questions.limit = scope
                             outcome = await tool.run(
                                 args,
                                 context,

@@ -1,4 +1,4 @@
-"""What a running host tool may ask for: its request's id, a way to report progress, whether to stop.
+"""What a running host tool may ask for: its request's id, a way to report progress, a person's answer, whether to stop.
 
 Not for: the tools themselves (``_tools.py``). Rules carried: TOOL-12 (no update after the response).
 May import: anyio, ``protocol``.
@@ -9,13 +9,21 @@ from __future__ import annotations
 import collections
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import anyio
 import anyio.from_thread
 
-from agentsession.protocol import Content, ToolProgress, as_content, to_json
+from agentsession.protocol import (
+    Content,
+    Decision,
+    ElicitationAnswer,
+    ElicitationRequest,
+    ToolProgress,
+    as_content,
+    to_json,
+)
 
 __all__ = ["ToolCancelled", "ToolContext", "tool_threads"]
 
@@ -50,7 +58,9 @@ class ToolContext:
         session_id: str = "",
         turn_id: str | None = None,
         thread_id: str | None = None,
+        ask: Callable[[ElicitationRequest], Awaitable[ElicitationAnswer]] | None = None,
     ) -> None:
+        self._ask = ask
         self.request_id = request_id
         self.tool_name = tool_name
         self.session_id = session_id
@@ -110,6 +120,33 @@ class ToolContext:
             anyio.from_thread.run_sync(self._wake)
         except RuntimeError:  # the loop has ended, or this thread is not one of anyio's: the update waits
             logger.debug("progress of %s could not be sent at once", self.request_id)
+
+    async def ask(
+        self,
+        message: str,
+        *,
+        schema: Mapping[str, Any] | None = None,
+        kind: str = "clarification",
+        title: str | None = None,
+        url: str | None = None,
+    ) -> ElicitationAnswer:
+        """Ask the person, through the host's channel; the wait is not the tool's time.
+
+        ``schema``: JSON Schema of the answer; the content of an ``accept`` fits it, the others have none. ``url``: an
+        address that the person is asked to open. Only async tools can await it; a sync one calls
+        ``anyio.from_thread.run(context.ask, message)``. Where nobody can be asked, the answer is ``decline``.
+        """
+        given: dict[str, Any] = {"title": title, "url": url, "requested_schema": dict(schema) if schema else None}
+        given = {key: value for key, value in given.items() if value is not None}
+        question = ElicitationRequest(
+            request_id=self.request_id, kind=kind, message=message, tool_request_id=self.request_id, **given
+        )
+        if self._ask is None:
+            why = Decision(by="host", reason="no_channel: nobody can be asked")
+            return ElicitationAnswer(request_id=self.request_id, action="decline", decision=why)
+        answer = await self._ask(question)
+        self.progress(data={"asked": {"kind": kind, "message": message, "action": answer.action}})
+        return answer
 
     # --- for whoever runs the tool ------------------------------------------------------------------------------
 

@@ -96,6 +96,13 @@ _COMMAND_LINE: Final = (
         _USAGE,
     ),
     ErrorEntry(
+        "mcp-unavailable",
+        "A tool server (MCP) could not be started or reached.",
+        "Its program is not there or ended at once, its address does not answer, or it took longer than"
+        " `connect_timeout_s`. The line `got:` has the last that it printed, its own variables masked.",
+        "Start it by hand to see what it says, or look at `McpTools.stderr`.",
+    ),
+    ErrorEntry(
         "no-key",
         "There are no credentials for the agent's model.",
         "The model needs an API key, and the environment variable for it is not set. Nothing was sent.",
@@ -554,6 +561,21 @@ _CALLS: Final = (
         "The tool did not end in the time it may take; its effects may be partial.",
         "A plain function that blocks cannot be stopped: `stillRunning` says that its thread goes on.",
         "Make it faster, or give it more time: `@tool(timeout_s=...)`, `Host(tool_timeout_s=...)`.",
+        None,
+    ),
+    ErrorEntry(
+        "server_lost",
+        "The connection to a tool server was lost while it worked on a call; the call may have had effects.",
+        "The server ended, or what is between you and it did. A call that may have arrived is never sent twice.",
+        "Look at `McpTools.stderr`, or the server's own log. The next call starts or reaches it anew.",
+        None,
+    ),
+    ErrorEntry(
+        "server_unavailable",
+        "A tool server cannot be reached, and the call was not sent.",
+        "It ended and cannot be started, or its address does not answer. After a failure the next attempt waits for one"
+        " second, then two, four and so on to a minute.",
+        "Start it by hand to see what it says, or look at `McpTools.stderr`.",
         None,
     ),
     ErrorEntry(
