@@ -17,7 +17,7 @@ from agentsession.host.cli._exit_codes import Exit
 from agentsession.host.cli._interactive import Conversation
 from agentsession.host.cli._lines import ASCII, Line, View
 from agentsession.host.cli._setup import CommandPolicy, RunOptions, make_host
-from agentsession.protocol import AgentSession, ToolResponse
+from agentsession.protocol import AgentSession, ToolResponse, ToolUpdate
 
 pytestmark = pytest.mark.anyio
 
@@ -33,6 +33,7 @@ class KeptScreen:
 
     def __init__(self, *, echoes: bool = False) -> None:
         self.echoes = echoes
+        self.live = True
         self.view = View(width=80, glyphs=ASCII, interactive=True)
         self.said: list[str] = []
         self.box = ""
@@ -280,3 +281,6 @@ async def test_how_long_a_call_runs_is_counted_from_its_own_beginning() -> None:
         talk.type("A steer, ten seconds later")
         (row,) = [one.plain for one in talk.conversation.live() if "running" in one.plain]
         assert row == "  [1] wait_long  running  10s"
+        talk.conversation.renderer.running[0].progress.feed(ToolUpdate(request_id="r", progress=3, total=4))
+        (row,) = [one.plain for one in talk.conversation.live() if "running" in one.plain]
+        assert row == "  [1] wait_long  running  10s  3 of 4 (75%)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -453,6 +454,18 @@ def test_a_paused_question_waits_in_the_store_and_the_command_that_resumes_is_pr
     done = command(*asked, "--session", session, "--allow", "edit_file")
     assert (done.returncode, done.stdout) == (0, "Edited.\n")
     assert done.stderr.count("edit ran") == 1
+
+
+def test_after_a_run_that_was_stored_the_command_that_makes_its_report_is_printed_and_works(
+    command: Command, tmp_path: Path
+) -> None:
+    done = command("run", "scripted_agents:worker", "-p", "x", "--store", str(tmp_path / "my sessions.db"))
+    told = next(line for line in done.stderr.splitlines() if line.startswith("   next: "))
+    words = shlex.split(told.removeprefix("   next: "))
+    assert words[:2] == ["agentsession", "report"]
+    assert command(*words[1:], "-o", "-").stdout.startswith("<!doctype html>")
+    unstored = command("run", "scripted_agents:worker", "-p", "x")
+    assert "next:" not in unstored.stderr
 
 
 def test_the_command_that_resumes_says_all_that_the_policy_of_the_run_was() -> None:

@@ -264,8 +264,9 @@ def test_a_question_survives_kill_9_and_is_put_again_with_the_same_id(tmp_path: 
         text = at.wait_for("y once")
         assert "[1] edit_file cart.py" in text
         answer(at, "y", "granted by you")
-        text = at.wait_for("completed")
+        text = at.wait_for("next: type on, or")
         assert text.count("granted by you") == 1
+        assert "agentsession report s-1 --store" in at.wait_for("--store")
 
 
 def test_a_session_that_is_open_elsewhere_is_busy(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import logging
 import re
+import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
@@ -22,7 +23,7 @@ from agentsession.host._policy import PolicyDecision
 from agentsession.host.cli._exit_codes import Exit
 from agentsession.host.cli._forms import FormQuestion
 from agentsession.host.cli._lines import Line, line
-from agentsession.host.cli._out import error_text
+from agentsession.host.cli._out import Out, error_text
 from agentsession.host.cli._questions import Answered, ApprovalQuestion, Edit, Question, Say, ShowAll, Steer
 from agentsession.host.cli._render import Renderer, edited_title
 from agentsession.host.cli._screen import Screen, printed_above
@@ -73,6 +74,8 @@ async def run_interactive(options: RunOptions, loaded: Loaded, clock: Clock = ti
                 return await screen.run(talk)
         finally:
             await talk.aclose()
+            if options.report_command is not None and session.last_seq > 1:
+                Out(sys.stdout, color=options.color).lines([line((options.report_command, "dim"))])
 
 
 def _screen_for(options: RunOptions) -> Screen:
@@ -93,7 +96,7 @@ class Conversation:
     def __init__(self, screen: Screen, policy: CommandPolicy, clock: Clock) -> None:
         self.screen = screen
         self.clock = clock
-        self.renderer = Renderer(screen.view, questions=False)
+        self.renderer = Renderer(screen.view, questions=False, live=screen.live)
         self._policy = policy
         self._host: Host
         self._session: AgentSession
@@ -112,6 +115,7 @@ class Conversation:
         self._kept: list[str] = []
         self._waiting = 0
         self._quiet = True
+        self._told_next = False
 
     # -- the session ---------------------------------------------------------------------------------------------------
 
@@ -147,6 +151,9 @@ class Conversation:
         if isinstance(event, StreamEnd):
             for steer in (event.data or {}).get("undelivered") or ():
                 self._give_back(self._steers.pop(str(steer), ""))
+            if event.reason != "input_required" and not self._told_next and self._options.report_command is not None:
+                self._told_next = True
+                self.screen.show([line(("   next: type on, or  ", "dim"), (self._options.report_command, "dim"))])
 
     def live(self) -> list[Line]:
         """The live area: what is being said, what runs, and one line of totals."""
@@ -160,10 +167,12 @@ class Conversation:
         for call in self.renderer.running[-4:]:
             since = self.clock() - self._begun.get(call.request.request_id, self.clock())
             state = "running" + (f"  {since:.0f}s" if since >= 1.0 else "")
+            state += f"  {call.progress.words}" if call.progress.words else ""
             asked = self._question.request if isinstance(self._question, ApprovalQuestion) else None
             if asked is not None and asked.request_id == call.request.request_id:
                 state = "waits for you"
-            out.append(line(cut(f"  [{call.number}] {call.title}  {state}", width, glyphs.ellipsis)))
+            title = cut(call.title, max(16, width - len(state) - 12), glyphs.ellipsis)
+            out.append(line(cut(f"  [{call.number}] {title}  {state}", width, glyphs.ellipsis)))
         total = self.renderer.totals
         elapsed = int(self.clock() - self._turn_began)
         parts = [

@@ -135,6 +135,8 @@ class _Once:
             resume = options.resume_command if session.descriptor.supports("resume") else None
             fix = f"resume: {resume}" if resume else "it ends with this process; keep it with --store FILE"
             self.notes.lines([line(fix)])
+        elif options.report_command is not None:
+            self.notes.lines([line(f"   next: {options.report_command}")])
         unasked = sorted({self._tool(one.answer.request_id) for one in result.answers if _was_not_asked(one.answer)})
         if unasked:
             allow = shlex.join(word for name in unasked for word in ("--allow", name))

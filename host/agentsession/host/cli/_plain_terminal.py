@@ -32,6 +32,7 @@ class PlainTerminal:
     """A :class:`agentsession.host.cli._screen.Screen` of printed and read lines."""
 
     echoes = True
+    live = False
 
     def __init__(self, options: RunOptions) -> None:
         self._out = Out(sys.stdout, color=options.color)

@@ -15,8 +15,10 @@ import dataclasses
 import json
 from typing import Any
 
+from agentsession.host._plan import PlanStep, plan_steps
 from agentsession.host.cli._blocks import indented, output_block, output_text, part_lines, question_block
 from agentsession.host.cli._lines import Line, Style, View, line
+from agentsession.host.cli._progress import Progress, plan_lines
 from agentsession.host.cli._shapes import as_list, as_object
 from agentsession.host.cli._speech import Speech
 from agentsession.host.cli._text import call_title, cells, count, cut, escape, plural, seconds, wrap
@@ -26,6 +28,7 @@ from agentsession.protocol import (
     AgentEnd,
     AgentStart,
     Custom,
+    Diff,
     ElicitationRequest,
     ElicitationResponse,
     Error,
@@ -75,6 +78,7 @@ class Call:
     decision: ToolDecision | None = None
     output: str = ""
     done: bool = False
+    progress: Progress = dataclasses.field(default_factory=Progress)
 
     def why(self, width: int) -> list[Line]:
         """Who decided on it, and for what reason."""
@@ -88,10 +92,12 @@ class Call:
 class Renderer:
     """Turns the events of one session, in order, into lines."""
 
-    def __init__(self, view: View | None = None, *, questions: bool = True) -> None:
+    def __init__(self, view: View | None = None, *, questions: bool = True, live: bool = False) -> None:
         self.view = view or View()
         self.questions = questions
         """Whether questions are printed here; a terminal prints them itself, when it asks."""
+        self.live = live
+        """Whether somebody else shows the progress of what runs."""
         self.speech = Speech(self.view)
         self.totals = Totals()
         self.counts: collections.Counter[str] = collections.Counter()
@@ -103,6 +109,7 @@ class Renderer:
         self._agents: dict[str | None, str] = {}
         self._last_call: int | None = None
         self._steers: dict[str, int] = {}
+        self._plan: list[PlanStep] = []
 
     # -- what the terminal asks ------------------------------------------------------------------------------------
 
@@ -142,7 +149,9 @@ class Renderer:
                 return self._decision(event)
             case ToolResponse():
                 return [*self._header(), *self._response(event)]
-            case ToolUpdate() | Usage() | Initialize():
+            case ToolUpdate():
+                return self._progress(event)
+            case Usage() | Initialize():
                 return []
             case ElicitationRequest():
                 return [*self._header(), *self._elicitation(event)] if self.questions else []
@@ -162,6 +171,9 @@ class Renderer:
                 return self._end(event)
             case Custom(kind=kind) if kind == STEER_QUEUED:
                 return []  # it is shown when it is injected
+            case Custom(kind="plan") if (steps := plan_steps(event.data)) is not None:
+                before, self._plan = self._plan, steps
+                return plan_lines(steps, before, self.view)
             case Custom():
                 return [self._open(f"{event.kind}", event.data)]
             case UnknownEvent():
@@ -235,6 +247,16 @@ class Renderer:
         title = cut(call_title(call.request.name, event.args), self.view.width - 18, self.view.glyphs.ellipsis)
         return [*self._header(), line(f"  [{call.number}] edited to ", (title, "strong"))]
 
+    def _progress(self, event: ToolUpdate) -> list[Line]:
+        call = self.calls.get(event.request_id)
+        if call is None or call.done or not call.progress.feed(event):
+            return []
+        if self.live or not call.progress.is_due(at(event)):
+            return []
+        title = cut(call.title, self.view.width // 3, self.view.glyphs.ellipsis)
+        text = f"  [{call.number}] {title}  running: {call.progress.words}"
+        return [*self._header(), line((cut(text, self.view.width, self.view.glyphs.ellipsis), "dim"))]
+
     def _response(self, event: ToolResponse) -> list[Line]:
         call = self.calls.get(event.request_id)
         if call is None:
@@ -270,11 +292,21 @@ class Renderer:
                 text = cut(f"      model was told: {told}", self.view.width - len(hint), self.view.glyphs.ellipsis)
                 return [*first, line((text + hint, "dim"))]
             return first
+        changes = [part for part in event.content if isinstance(part, Diff)]
+        if changes:
+            shown = [
+                one
+                for part in changes
+                for one in part_lines(part, dataclasses.replace(self.view, more=self._more(call)))
+            ]
+            return [*first, *indented(shown, "      ")]
         if status == "failed" and len(rows) > 1:
-            more = f"/o {call.number} shows all" if self.view.interactive else self.view.more
-            block = output_block(call.output, self.view.width - 6, self.view.glyphs, more)
+            block = output_block(call.output, self.view.width - 6, self.view.glyphs, self._more(call))
             return [*first, *indented(block, "      ")]
         return first
+
+    def _more(self, call: Call) -> str:
+        return f"/o {call.number} shows all" if self.view.interactive else self.view.more
 
     def _note(self, call: Call, event: ToolResponse, status: str, rows: list[str]) -> str:
         decided = by_whom(call.decision.by) if call.decision is not None else ""
@@ -369,7 +401,8 @@ class Renderer:
         used = f"in {count(total.input_tokens)} out {count(total.output_tokens)}"
         head = f"{self.view.glyphs.end} {escape(event.reason)}{why}{empty}"
         tail = f" {seconds(total.elapsed_s)} {spent}"
-        more = f"  {used}  {total.money}  {escape(event.session_id)}"
+        context = f"  ctx {total.context_used:.0%}" if total.context_used is not None else ""
+        more = f"  {used}  {total.money}{context}  {escape(event.session_id)}"
         if cells(head + tail + more) <= self.view.width:
             return [line((head, style), tail + more)]
         rows = wrap(head + tail, self.view.width - 3)  # one row, but in a narrow window

@@ -30,6 +30,11 @@ class Screen(Protocol):
         """How to draw, with the width of now."""
         ...
 
+    @property
+    def live(self) -> bool:
+        """Whether it has a live area, in which what runs is drawn anew."""
+        ...
+
     def show(self, lines: Sequence[Line]) -> None:
         """Print finished lines, in order, soon."""
         ...

@@ -75,6 +75,13 @@ class RunOptions:
     limits: LimitOptions = dataclasses.field(default_factory=LimitOptions)
 
     @property
+    def report_command(self) -> str | None:
+        """What makes a page of this session; ``None`` when nothing was stored."""
+        if self.store is None or self.session is None:
+            return None
+        return shlex.join(["agentsession", "report", self.session, "--store", self.store])
+
+    @property
     def resume_command(self) -> str | None:
         """What continues this session in another process; ``None`` when nothing was stored."""
         if self.store is None or self.session is None:

@@ -68,6 +68,7 @@ class Terminal:
     """A :class:`agentsession.host.cli._screen.Screen` on prompt_toolkit."""
 
     echoes = False
+    live = True
 
     def __init__(self, options: RunOptions) -> None:
         self._out = Out(sys.stdout, color=options.color)
