@@ -43,11 +43,6 @@ def test_every_piece_of_python_compiles_and_every_link_leads_somewhere(page: Pat
         assert (page.parent / target).exists(), target
 
 
-def test_the_small_host_of_the_readme_runs(tmp_path: Path) -> None:
-    (code,) = blocks(ROOT / "README.md")
-    assert run_python(code, tmp_path).splitlines()[-1] == "completed Three pens are left."
-
-
 def test_the_agent_of_the_tutorial_runs_and_asks_about_what_does_not_only_read(
     command: Command, tmp_path: Path
 ) -> None:
