@@ -290,3 +290,24 @@ async def test_a_host_hands_its_hooks_to_the_sessions_that_it_opens_and_loads() 
             pass
     assert [point for point, _ in hooks.seen] == ["session_start", "session_end"] * 2
     assert {(payload.session_id, payload.user_id) for _, payload in hooks.seen} == {("s", "ada")}
+
+
+async def test_a_tool_that_a_cancelled_turn_stops_is_reported_as_stopped_and_not_as_never_started() -> None:
+    inside = anyio.Event()
+    seen: list[Event] = []
+
+    @tool
+    async def work() -> None:
+        inside.set()
+        await anyio.sleep_forever()
+
+    host = Host(tools=[work], policy=allow_all)
+    async with ScriptedExecutor([[Call("work", {})]]) as executor, host.session(executor) as session:
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(host.run_turn, session, "go")
+                await inside.wait()
+                tasks.cancel_scope.cancel()
+        seen = [event async for event in session.events()]
+    (answer,) = [event for event in seen if isinstance(event, ToolResponse)]
+    assert answer.data["error"]["code"] == "cancelled"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from agentsession.host._child_events import child_events
 from agentsession.host._elicitation import (
     Approval,
     CallbackChannel,
@@ -19,6 +20,7 @@ from agentsession.host._elicitation import (
     ScriptedChannel,
 )
 from agentsession.host._host import Host
+from agentsession.host._lineage import Child
 from agentsession.host._many import Job, JobResult, Jobs
 from agentsession.host._outcome import ToolError, ToolOutcome
 from agentsession.host._policy import (
@@ -37,6 +39,7 @@ from agentsession.host._policy import (
 from agentsession.host._registry import ExecutorCreator, SessionFactory
 from agentsession.host._results import Answered, TurnResult, UsageTotals
 from agentsession.host._settings import AnswerObserver, Observer
+from agentsession.host._subagents import SubagentTool
 from agentsession.host._toolbox import Namespaced, ToolBox, ToolLike, ToolProvider
 from agentsession.host._toolcontext import ToolCancelled, ToolContext
 from agentsession.host._tools import Tool, tool
@@ -71,6 +74,10 @@ __all__ = [
     "ToolOutcome",
     "ToolProvider",
     "tool",
+    # sub-agents
+    "Child",
+    "SubagentTool",
+    "child_events",
     # policy
     "AnnotationPolicy",
     "Policy",

@@ -41,6 +41,8 @@ class Position:
     """How many were asked or wait now; may grow."""
     problem: str | None = None
     """Asked again: why the last answer could not be taken."""
+    principals: tuple[str, ...] = ()
+    """The agents from the root to the one that asks, sub-agents in other sessions among them."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ import anyio
 
 from agentsession.host._elicitation import ElicitationChannel, NoChannel
 from agentsession.host._limits import HostLimits
+from agentsession.host._lineage import LOOSEST_MODE, Above, Child
 from agentsession.host._many import Job, JobResult, Jobs, side_by_side
 from agentsession.host._policy import AnnotationPolicy, Policy
 from agentsession.host._registry import SessionFactory
@@ -30,6 +31,7 @@ from agentsession.protocol import (
     AgentDescriptor,
     AgentExecutor,
     AgentSession,
+    AgentSessionError,
     Answer,
     ConfigurationError,
     Constraints,
@@ -137,10 +139,13 @@ class Host:
 
     def options(self, options: OpenOptions | ExecutionOptions | None = None) -> OpenOptions:
         """``options`` with the host's tools declared in them: for executors that are opened by hand."""
+        return self._declared(options, self._settings)
+
+    def _declared(self, options: OpenOptions | ExecutionOptions | None, settings: Settings) -> OpenOptions:
         if isinstance(options, ExecutionOptions):
             options = OpenOptions(execution=options)
         options = options or OpenOptions()
-        declared = [*(options.execution.tools or []), *self._settings.tools.descriptors]
+        declared = [*(options.execution.tools or []), *settings.tools.descriptors]
         names = [descriptor.name for descriptor in declared]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
@@ -161,7 +166,31 @@ class Host:
         Raises :class:`ConfigurationError` when the agent requires a tool that the host does not have, and what the
         executor's ``open`` or ``load`` raises.
         """
-        full = self.options(options)
+        return await self._open(executor, options, load, store, self._settings)
+
+    async def open_child(
+        self,
+        executor: AgentExecutor,
+        options: OpenOptions,
+        *,
+        load: str | None = None,
+        store: RecordStore | None = None,
+        settings: Settings,
+        above: Above,
+    ) -> AgentSession:
+        """Open or load the session of a sub-agent, for :class:`agentsession.host.SubagentTool`."""
+        return await self._open(executor, options, load, store, settings, above)
+
+    async def _open(
+        self,
+        executor: AgentExecutor,
+        options: OpenOptions | ExecutionOptions | None,
+        load: str | None,
+        store: RecordStore | None,
+        settings: Settings,
+        above: Above | None = None,
+    ) -> AgentSession:
+        full = self._declared(options, settings)
         names = {descriptor.name for descriptor in full.execution.tools or []}
         missing = [name for name in executor.descriptor.required_tools if name not in names]
         if missing:
@@ -172,14 +201,15 @@ class Host:
                 fix="add them: Host(tools=[...])",
             )
         # Executors of before there were hooks take no such argument.
-        given: dict[str, Any] = {} if self._settings.hooks is None else {"hooks": self._settings.hooks}
+        given: dict[str, Any] = {} if settings.hooks is None else {"hooks": settings.hooks}
         if load is None:
             session = await executor.open(full, store=store, **given)
         else:
             session = await executor.load(load, full, store=store, **given)
         mode = full.execution.permission_mode
         if mode is None:
-            mode = "default" if load is None else await recorded_mode(session)
+            unset = "default" if above is None else LOOSEST_MODE
+            mode = unset if load is None else await recorded_mode(session, unset)
         self._forget_closed()
         attached = Attached(
             session=session,
@@ -188,12 +218,17 @@ class Host:
             permission_mode=mode,
             user_id=full.user_id,
             execution=full.execution,
+            host=self,
+            options=full,
+            store=store,
+            settings=settings,
+            above=above,
         )
         self._attached[id(session)] = attached
         if load is None:
             async for event in session.events():
                 attached.cursor = event.seq
-                await observe(self._settings.observer, event)
+                await observe(settings.observer, event)
         return session
 
     def _forget_closed(self) -> None:
@@ -207,9 +242,11 @@ class Host:
 
         One that does not close in time is left, and what it raises is raised; a running turn ends with an error then.
         """
-        self._attached.pop(id(session), None)
+        attached = self._attached.pop(id(session), None)
         turn = self._turns.get(id(session))
         try:
+            for child in [] if attached is None else list(attached.children.values()):
+                await self._close_child(child)
             with anyio.move_on_after(_CLOSES * self._settings.abort_grace_s) as waiting:
                 await session.aclose()
         except Exception as error:
@@ -220,6 +257,31 @@ class Host:
             logger.warning("session %s did not close in time, and was left", session.session_id)
             if turn is not None:
                 turn.give_up(AbortTimeout("the session did not close in time", where=f"session {session.session_id}"))
+
+    async def _close_child(self, child: Child) -> None:
+        """Before its caller's session: what waits in it can be found again with the caller's request."""
+        try:
+            await self.close(child.session)
+        except Exception as error:  # noqa: BLE001 - the caller's session must still be closed
+            logger.warning("sub-agent session %s failed to close: %s", child.session.session_id, type(error).__name__)
+
+    def children(self, session: AgentSession) -> list[Child]:
+        """The sub-agents that work for ``session``, or wait for a person; theirs are ``children(child.session)``."""
+        attached = self._attached.get(id(session))
+        return [] if attached is None else list(attached.children.values())
+
+    async def _drop_settled_children(self, attached: Attached) -> None:
+        """Sub-agents that waited for a person, and whose request was settled without them."""
+        waiting = {request.request_id for request in attached.session.pending}
+        for request_id, child in list(attached.children.items()):
+            if child.at_rest.is_set() and request_id not in waiting:
+                del attached.children[request_id]
+                try:
+                    with anyio.move_on_after(self._settings.abort_grace_s):
+                        await child.session.abort("its call was settled")
+                except AgentSessionError as error:
+                    logger.info("sub-agent session %s: %s", child.session.session_id, error.what)
+                await self._close_child(child)
 
     @asynccontextmanager
     async def session(
@@ -263,9 +325,9 @@ class Host:
         by_hand = attached is None
         if attached is None:
             self._forget_closed()
-            attached = Attached(session=session, cursor=session.last_seq, found_seq=session.last_seq)
+            attached = Attached(session=session, cursor=session.last_seq, found_seq=session.last_seq, host=self)
             self._attached[id(session)] = attached
-        turn = self._turns[id(session)] = Turn(self._settings, session, attached)
+        turn = self._turns[id(session)] = Turn(attached.settings or self._settings, session, attached)
         try:
             if by_hand:
                 attached.permission_mode = await recorded_mode(session)
@@ -276,6 +338,9 @@ class Host:
             del self._turns[id(session)]
             if self._settings.hooks is not None and session.state != "input_required":
                 self._settings.hooks.forget(session.session_id)
+            if attached.children:
+                with anyio.CancelScope(shield=True):  # each of its steps is bounded
+                    await self._drop_settled_children(attached)
 
     async def abort(self, reason: str | None = None, *, session: AgentSession | None = None) -> None:
         """Abort the running turns, or that of ``session``: host tools are cancelled, then the session ends the turn.

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from agentsession.protocol import Content, Decision, ToolResult, as_content, repair_text, to_json
 
-__all__ = ["ERROR_CODES", "ToolError", "ToolOutcome", "unknown_tool"]
+__all__ = ["ERROR_CODES", "LEFT_WAITING", "ToolError", "ToolOutcome", "unknown_tool"]
 
 ERROR_CODES: Final = frozenset(
     {
@@ -27,6 +27,10 @@ ERROR_CODES: Final = frozenset(
         "host_error",
         "hook_blocked",
         "outcome_unknown",
+        "subagent_failed",
+        "subagent_limit",
+        "subagent_no_result",
+        "subagent_refused",
     }
 )
 """The codes of error results that hosts make themselves; ``agentsession explain CODE`` says what each means.
@@ -99,6 +103,10 @@ class ToolOutcome:
         if self.unknown:
             given["unknown"] = True
         return ToolResult(request_id=request_id, content=as_content(self.content), is_error=self.is_error, **given)
+
+
+LEFT_WAITING: Final = ToolOutcome()
+"""Compared by identity: the tool has no result yet, its request goes on waiting, and the next turn runs it again."""
 
 
 def unknown_tool(name: str | None, known: Iterable[str]) -> ToolOutcome:

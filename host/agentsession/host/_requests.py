@@ -1,7 +1,8 @@
 """One request on its way to its answer: schema check, policy, the person, the run.
 
 Not for: scheduling and sending (``_turn.py``). Rules carried: TOOL-04, TOOL-05, HITL-01, HITL-02, HITL-04, HITL-11.
-May import: ``_elicitation``, ``_policy``, ``_results``, ``_settings``, ``_tools``, ``_waiting``, ``protocol``.
+May import: ``_elicitation``, ``_lineage``, ``_policy``, ``_results``, ``_settings``, ``_tools``, ``_waiting``,
+``protocol``.
 
 Stages only tighten: a person's yes, now or remembered, turns an ``ask_user`` into a run, nothing turns a denial into
 one. Between the policy and the person come the mode's ceiling and what was remembered, in :meth:`Pipeline._judge`.
@@ -14,14 +15,15 @@ import dataclasses
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import anyio.lowlevel
 
 from agentsession.host._cancellation import failures, raise_if_cancelled
 from agentsession.host._elicitation import Approval, Position, as_approval
-from agentsession.host._outcome import ToolOutcome, unknown_tool
+from agentsession.host._lineage import Above, Caller
+from agentsession.host._outcome import LEFT_WAITING, ToolOutcome, unknown_tool
 from agentsession.host._places import hold_places
 from agentsession.host._policy import PolicyDecision, PolicyRequest, ceiling, decide
 from agentsession.host._results import Stopwatch
@@ -57,6 +59,8 @@ _TRIES = 3
 _RUNNING: set[tuple[str, str]] = set()
 """The requests whose tools run in this process now, by session: several hosts may serve one session."""
 
+_R = TypeVar("_R", ToolRequest, ElicitationRequest)
+
 PolicyFacts = Callable[[ToolRequest | ElicitationRequest], dict[str, Any]]
 """Who asks, where and in which mode: the fields of a :class:`PolicyRequest` that the turn knows."""
 
@@ -73,9 +77,11 @@ class EndTurn(Exception):
 class Asker:
     """Puts questions to the channel, one at a time unless it takes several; whatever goes wrong there is a no."""
 
-    def __init__(self, settings: Settings, waiting: Stopwatch) -> None:
+    def __init__(self, settings: Settings, waiting: Stopwatch, facts: PolicyFacts, above: Above | None = None) -> None:
         self._channel = settings.channel
         self._waiting = waiting
+        self._facts = facts
+        self._above = above
         self._one = None if getattr(self._channel, "concurrent", False) else anyio.Lock()
         self._open = 0
         self._asked = 0
@@ -84,8 +90,8 @@ class Asker:
         """The person's word on a tool call."""
         async with self._turn_to_ask() as place:
             try:
-                # A copy: what a channel does to the request must reach neither the tool nor the record.
-                return as_approval(await self._channel.approve(request.model_copy(deep=True), decision, place(problem)))
+                shown, position = self.shown(request), self._position(request, place(problem))
+                return as_approval(await self._channel.approve(shown, decision, position))
             except failures() as error:  # a channel that fails has not said yes
                 raise_if_cancelled(error)
                 logger.warning("the channel failed at %r, so it was denied: %s", request.name, type(error).__name__)
@@ -96,7 +102,7 @@ class Asker:
         """The person's answer to a question, or ``None`` to leave it waiting."""
         async with self._turn_to_ask() as place:
             try:
-                answer = await self._channel.ask(request.model_copy(deep=True), place(problem))
+                answer = await self._channel.ask(self.shown(request), self._position(request, place(problem)))
             except failures() as error:  # a channel that fails has not said yes
                 raise_if_cancelled(error)
                 logger.warning(
@@ -115,11 +121,35 @@ class Asker:
             return _question_answer(request, answer.action, word)  # no content with a no: rule HITL-09
         return answer.model_copy(update={"request_id": request.request_id, "decision": word})
 
+    def shown(self, request: _R) -> _R:
+        """As it is asked. A copy: what a channel does to the request must reach neither the tool nor the record."""
+        copied = request.model_copy(deep=True)
+        return copied if self._above is None else self._above.shown(copied)
+
+    def shown_id(self, request: ToolRequest) -> str:
+        """The id under which it is asked."""
+        return request.request_id if self._above is None else self._above.shown(request).request_id
+
+    def _position(self, request: ToolRequest | ElicitationRequest, position: Position) -> Position:
+        return dataclasses.replace(position, principals=self._facts(request)["principal_path"])
+
     def _turn_to_ask(self) -> AbstractAsyncContextManager[Callable[[str | None], Position]]:
-        return self._queued()
+        return self.queued() if self._above is None else self._queued_above(self._above)
 
     @asynccontextmanager
-    async def _queued(self) -> AsyncGenerator[Callable[[str | None], Position]]:
+    async def _queued_above(self, above: Above) -> AsyncGenerator[Callable[[str | None], Position]]:
+        """There is one person over all agents of a turn, so there is one queue: that of the root's turn."""
+        async with above.asking() as place:
+            with self._waiting.running():
+                yield place
+
+    @asynccontextmanager
+    async def queued(self) -> AsyncGenerator[Callable[[str | None], Position]]:
+        """Wait for one's turn to ask."""
+        if self._above is not None:
+            async with self._queued_above(self._above) as place:
+                yield place
+            return
         self._open += 1
         try:
             if self._one is not None:
@@ -148,8 +178,12 @@ class Pipeline:
         find_request: Callable[[str], Awaitable[ToolRequest | None]],
         send_progress: Callable[[ToolProgress], Awaitable[None]],
         tell_start: Callable[[str], Awaitable[bool]],
+        caller: Callable[[ToolRequest], Caller] | None = None,
+        above: Above | None = None,
     ) -> None:
         self._settings = settings
+        self._caller = caller
+        self._above = above
         self._descriptor = descriptor
         self._facts = facts
         self._find_request = find_request
@@ -159,7 +193,8 @@ class Pipeline:
         self.tools = Stopwatch()
         self.still_running: list[str] = []
         self._running: dict[str, tuple[ToolContext, _Allowed]] = {}
-        self._asker = Asker(settings, self.people)
+        self._cut: dict[str, tuple[ToolContext, _Allowed]] = {}
+        self.asker = Asker(settings, self.people, facts, above)
         self._slots = anyio.CapacityLimiter(settings.max_parallel_tools)
         # Threads of tools that were given up keep their place until they end; these must not starve the others.
         self._threads = anyio.CapacityLimiter(settings.max_parallel_tools + 32)
@@ -202,7 +237,7 @@ class Pipeline:
         if verdict.edited is not None:
             args = copy.deepcopy(verdict.edited)  # what the tool does to them must not reach the record
         outcome = await self._run(request, tool, args, verdict)
-        if outcome is None:
+        if outcome is None or outcome is LEFT_WAITING:
             return None
         outcome = await self._after_tool(request, verdict.edited or args, outcome)
         return outcome.answer(request.request_id, verdict.decision, verdict.edited)
@@ -210,9 +245,14 @@ class Pipeline:
     async def _decide_tool(
         self, request: ToolRequest, args: dict[str, Any], tool: Tool | None, problem: str | None
     ) -> _Allowed | ToolDenial | None:
+        if self._above is not None and self._above.is_done():
+            why = "task_complete: the result was given, and nothing more may run"
+            return _denial(request, why, Decision(by="host", reason=why))
         blocked = await self._before_tool(request, args)
         if blocked is not None:
             return blocked
+        if tool is not None and tool.is_completion:
+            return _Allowed(Decision(by="host", reason="the agent's result"), None)
         judged = await self._judge(request, args, tool)
         if not judged.decision.is_ask:
             return _settled(request, judged.decision)
@@ -261,7 +301,7 @@ class Pipeline:
         approval: Approval | None = None
         if waiting.settled is None:
             with anyio.CancelScope() as waiting.scope:
-                approval = await self._asker.approve(waiting.request, waiting.judged.decision, problem)
+                approval = await self.asker.approve(waiting.request, waiting.judged.decision, problem)
         if waiting.settled is not None and (approval is None or waiting.settled.strictness > 1):
             return None
         waiting.is_answered = True
@@ -305,7 +345,7 @@ class Pipeline:
             provider=None if tool is None else tool.provider,
             provider_tool=None if tool is None else tool.local_name,
             trusted=tool is not None and tool.trusted,
-            request_id=request.request_id,
+            request_id=self.asker.shown_id(request),
             edited=edited,
             interactive=getattr(self._settings.channel, "interactive", True) is True,
             **self._facts(request),
@@ -344,8 +384,8 @@ class Pipeline:
         ``None`` where somebody else has started it: whoever that is tells its result. Rule: TOOL-16.
         """
         settings = self._settings
-        limit_s = settings.tool_timeout_s if tool.timeout_s is None else tool.timeout_s
-        questions = ToolQuestions(request, self._asker.ask)
+        limit_s = settings.tool_timeout_s if tool.timeout_s is None and not tool.keeps_time else tool.timeout_s
+        questions = ToolQuestions(request, self.asker.ask)
         context = ToolContext(
             request.request_id,
             tool_name=tool.name,
@@ -353,12 +393,13 @@ class Pipeline:
             turn_id=request.turn_id,
             thread_id=request.thread_id,
             ask=questions.ask,
+            caller=None if self._caller is None else self._caller(request),
         )
         outcome: ToolOutcome | None = None
         is_late = False
         async with hold_places(tool.places, context), self._slots:
             # In the record before the tool runs: after a crash nobody can say whether a tool ran that left no trace.
-            if not await self._tell_start(request.request_id):
+            if tool.tells_start and not await self._tell_start(request.request_id):
                 return None
             # Stopped while it got its place: from here to the tool's first line nothing is awaited.
             await anyio.lowlevel.checkpoint_if_cancelled()
@@ -382,6 +423,11 @@ class Pipeline:
                     if outcome is None or outcome.is_error:
                         code = "tool_timeout" if outcome is None or is_late else outcome.error_code
                         failed(code or "tool_error")
+            except anyio.get_cancelled_exc_class():
+                # The whole turn is being cancelled, perhaps before anybody asked what runs.
+                if request.request_id in self._running:
+                    self._cut[request.request_id] = (context, verdict)
+                raise
             finally:
                 self._running.pop(request.request_id, None)
                 _RUNNING.discard((request.session_id, request.request_id))
@@ -399,7 +445,7 @@ class Pipeline:
 
         The session only knows that their requests wait, and would settle them as never started. Said once of each.
         """
-        running, self._running = self._running, {}
+        running, self._running, self._cut = {**self._cut, **self._running}, {}, {}
         return [
             _cut_off(
                 "cancelled",
@@ -433,7 +479,7 @@ class Pipeline:
                 decision = (await self._judge(call, call.args or {}, None)).decision
                 if decision.strictness > 1:
                     return _question_answer(request, "decline", Decision(by=decision.by, reason=decision.reason))
-        return await self._asker.ask(request, problem)
+        return await self.asker.ask(request, problem)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

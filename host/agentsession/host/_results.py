@@ -110,6 +110,19 @@ class Stopwatch:
             if self._running == 0:
                 self._total += anyio.current_time() - self._since
 
+    @contextlib.contextmanager
+    def paused(self) -> Generator[None]:
+        """Inside :meth:`running`: leave this stretch out; others that run meanwhile still count."""
+        self._running -= 1
+        if self._running == 0:
+            self._total += anyio.current_time() - self._since
+        try:
+            yield
+        finally:
+            if self._running == 0:
+                self._since = anyio.current_time()
+            self._running += 1
+
     @property
     def total_s(self) -> float:
         """Seconds so far."""

@@ -10,7 +10,7 @@ import collections
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.from_thread
@@ -24,6 +24,9 @@ from agentsession.protocol import (
     as_content,
     to_json,
 )
+
+if TYPE_CHECKING:
+    from agentsession.host._lineage import Caller
 
 __all__ = ["ToolCancelled", "ToolContext", "tool_threads"]
 
@@ -59,6 +62,7 @@ class ToolContext:
         turn_id: str | None = None,
         thread_id: str | None = None,
         ask: Callable[[ElicitationRequest], Awaitable[ElicitationAnswer]] | None = None,
+        caller: Caller | None = None,
     ) -> None:
         self._ask = ask
         self.request_id = request_id
@@ -67,6 +71,8 @@ class ToolContext:
         self.turn_id = turn_id
         self.thread_id = thread_id
         """The agent thread that asked; ``None`` is the main one."""
+        self.caller = caller
+        """The turn that the call belongs to: for the host's own tools that run whole agents."""
         self.returned = False
         self._home = threading.get_ident()
         self._cancelled = threading.Event()

@@ -16,7 +16,7 @@ import inspect
 import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast, overload
+from typing import Any, ClassVar, cast, overload
 
 import anyio
 import anyio.to_thread
@@ -48,6 +48,13 @@ class Tool:
     Build one with :func:`tool` or :meth:`from_function`; with a descriptor of your own, the function gets the arguments
     as one dictionary (and the :class:`ToolContext`, if it takes a second parameter). Calling a tool calls its function.
     """
+
+    keeps_time: ClassVar[bool] = False
+    """It bounds its own time, which the host's ``tool_timeout_s`` could not measure: people are asked inside."""
+    tells_start: ClassVar[bool] = True
+    """Once it has started it is not run again (TOOL-16); one that finds out itself where it stood need not say so."""
+    is_completion: ClassVar[bool] = False
+    """It only takes an agent's result: it does nothing, and no policy is asked about it."""
 
     def __init__(
         self,

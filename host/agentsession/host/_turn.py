@@ -16,16 +16,18 @@ import dataclasses
 import inspect
 import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.abc
 import anyio.lowlevel
 
 from agentsession.host._cancellation import failures, raise_if_cancelled
+from agentsession.host._lineage import Above, Caller, Child, stricter
 from agentsession.host._outcome import ToolOutcome
 from agentsession.host._principals import Principals
 from agentsession.host._requests import EndTurn, Pipeline
+from agentsession.host._rest import Rest, rest_of
 from agentsession.host._results import Answered, TurnResult, UsageTotals
 from agentsession.host._settings import Settings, observe
 from agentsession.protocol import (
@@ -36,6 +38,7 @@ from agentsession.protocol import (
     AgentStart,
     Answer,
     ConnectionLost,
+    Constraints,
     Decision,
     ElicitationAnswer,
     ElicitationRequest,
@@ -46,8 +49,10 @@ from agentsession.protocol import (
     Message,
     MessageInput,
     NothingToContinue,
+    OpenOptions,
     ProtocolViolation,
     Receipt,
+    RecordStore,
     SessionUpdate,
     StreamActive,
     StreamEnd,
@@ -61,7 +66,11 @@ from agentsession.protocol import (
     Usage,
     as_answers,
     plain_text,
+    tightest,
 )
+
+if TYPE_CHECKING:
+    from agentsession.host._host import Host
 
 __all__ = ["Attached", "Turn", "recorded_mode"]
 
@@ -86,11 +95,21 @@ class Attached:
     """The options that it was opened with; ``None`` for a session that was opened by hand."""
     found_seq: int = 0
     """The record's last seq when this host found the session: what was started before, another host has started."""
+    host: Host | None = None
+    options: OpenOptions | None = None
+    """What it was opened with; ``None`` when it was opened by hand."""
+    store: RecordStore | None = None
+    settings: Settings | None = None
+    """A sub-agent's: those of the host, with its own tools."""
+    above: Above | None = None
+    """A sub-agent's: the call that it works for."""
+    children: dict[str, Child] = dataclasses.field(default_factory=dict[str, Child])
+    """The sub-agents that are at work or wait, by the id of the request that they work for."""
 
 
-async def recorded_mode(session: AgentSession) -> str:
+async def recorded_mode(session: AgentSession, default: str = "default") -> str:
     """The permission mode that a host last set in this session; an agent's own word for it does not count."""
-    mode = "default"
+    mode = default
     async for event in session.events(types={"session_update"}):
         if isinstance(event, SessionUpdate) and event.source == "host" and event.permission_mode is not None:
             mode = event.permission_mode
@@ -111,7 +130,14 @@ class Turn:
         self._session = session
         self._attached = attached
         self._pipeline = Pipeline(
-            settings, session.descriptor, self._facts, self._find_request, self._send_progress, self._tell_start
+            settings,
+            session.descriptor,
+            self._facts,
+            self._find_request,
+            self._send_progress,
+            self._tell_start,
+            self._caller,
+            attached.above,
         )
         self._tasks: anyio.abc.TaskGroup
         self._taken: set[str] = set()
@@ -135,12 +161,17 @@ class Turn:
         self._messages: list[str] = []
         self._errors: list[Error] = []
         self._usage = UsageTotals()
+        self._childrens_usage: list[Usage] = []
+        self._began_at = 0.0
+        self._limits = Constraints()
+        self._deadline: str | None = None
 
     async def run(
         self, given: str | MessageInput | Answer | Sequence[Answer] | None, options: ExecutionOptions | None
     ) -> TurnResult:
         """Run until the turn ends, or waits for what nobody here will answer."""
-        started = anyio.current_time()
+        self._began_at = started = anyio.current_time()
+        self._set_limits(options)
         self._began = self._session.last_seq
         for request in () if isinstance(given, (str, MessageInput)) else self._session.pending:
             self._set_turn_mode(request.turn_id, options)
@@ -182,6 +213,7 @@ class Turn:
         """End the turn: host tools are cancelled, the session is aborted. Raises :class:`AbortTimeout`."""
         self.stop()
         try:
+            await self._children_settled()
             with anyio.move_on_after(self._settings.abort_grace_s):
                 await self._tell_stopped()
             await self._abort_session(reason)
@@ -202,6 +234,12 @@ class Turn:
         self._failure = error
         self._is_abort_lost = True
         self._driving.cancel()
+
+    async def _children_settled(self) -> None:
+        """What was served is cancelled: wait until the sub-agents have ended their turns, so that they end first."""
+        with anyio.move_on_after(self._settings.abort_grace_s):
+            for child in list(self._attached.children.values()):
+                await child.at_rest.wait()
 
     async def _abort_session(self, reason: str | None) -> None:
         """The session bounds its abort itself; this is for one that does not."""
@@ -290,7 +328,7 @@ class Turn:
             case Message(partial=False, role="agent", thread_id=None):
                 self._messages.append(plain_text(event.content))
             case Usage():
-                self._usage.add(event)
+                self.add_usage(event)
             case Error():
                 self._errors.append(event)
             case SessionUpdate(source="host") if event.permission_mode is not None:
@@ -303,6 +341,14 @@ class Turn:
                 self._final = event
             case _:
                 pass
+
+    def add_usage(self, event: Usage) -> None:
+        """Count one model call of this turn's agent or of a sub-agent's, here and in the turns above."""
+        self._usage.add(event)
+        if event.thread_id is not None and event.session_id != self._session.session_id:
+            self._childrens_usage.append(event)
+        if self._attached.above is not None:
+            self._attached.above.add_usage(event)
 
     async def _catch_up(self, before: int | None = None) -> None:
         """Take what was recorded outside of this turn's streams: kept answers, updates, settlements."""
@@ -529,7 +575,8 @@ class Turn:
 
     async def _tell_stopped(self) -> None:
         stopped, self._stopped = self._stopped, []
-        for answer in stopped:
+        waiting = {request.request_id for request in self._session.pending}  # the others were settled elsewhere
+        for answer in (item for item in stopped if item.request_id in waiting):
             try:
                 await self._send(answer)
             except Exception as error:  # noqa: BLE001 - the abort that follows settles it
@@ -539,6 +586,8 @@ class Turn:
         """After a failure or cancellation here: nothing of the turn may go on unattended."""
         self._abort_started = True
         self._stop_serving()
+        with anyio.CancelScope(shield=True):
+            await self._children_settled()
         if not self._has_stream or self._final is not None or self._is_abort_lost:
             return
         with anyio.move_on_after(self._settings.abort_grace_s, shield=True):
@@ -554,7 +603,8 @@ class Turn:
     # --- facts --------------------------------------------------------------------------------------------------
 
     def _facts(self, request: ToolRequest | ElicitationRequest) -> dict[str, Any]:
-        path = self._principals.path(request)
+        above = self._attached.above
+        path = (*(above.path if above is not None else ()), *self._principals.path(request))
         return {
             "principal": path[-1],
             "principal_path": path,
@@ -562,15 +612,46 @@ class Turn:
             "turn_id": request.turn_id,
             "user_id": self._attached.user_id,
             "permission_mode": self._mode(request.turn_id),
+            "root_session_id": self._session.session_id if above is None else above.root_session_id,
         }
 
     def _mode(self, turn_id: str | None) -> str:
-        chosen = self._attached.turn_mode
-        return chosen[1] if chosen is not None and chosen[0] == turn_id else self._attached.permission_mode
+        chosen, above = self._attached.turn_mode, self._attached.above
+        mode = chosen[1] if chosen is not None and chosen[0] == turn_id else self._attached.permission_mode
+        return mode if above is None else stricter(above.mode(), mode)
 
     def _set_turn_mode(self, turn_id: str | None, options: ExecutionOptions | None) -> None:
         if options is not None and options.permission_mode is not None:
             self._attached.turn_mode = (turn_id, options.permission_mode)
+
+    def _caller(self, request: ToolRequest) -> Caller:
+        """What a tool that runs an agent needs of this turn."""
+        return Caller(
+            request=request,
+            attached=self._attached,
+            settings=self._settings,
+            facts=lambda: self._facts(request),
+            asker=self._pipeline.asker,
+            tools=self._pipeline.tools,
+            send=self._send_progress,
+            add_usage=self.add_usage,
+            rest=self._rest,
+        )
+
+    def _set_limits(self, options: ExecutionOptions | None) -> None:
+        """What a turn does not give comes from its session."""
+        given = [item for item in (options, self._attached.execution) if item is not None]
+        limits = next((item.limits for item in given if item.limits is not None), None)
+        self._limits = tightest(self._session.descriptor.constraints, limits)
+        self._deadline = next((item.deadline for item in given if item.deadline is not None), None)
+
+    async def _rest(self) -> Rest:
+        """What is left of the turn's limits, and of those of the turns above it."""
+        active_s = anyio.current_time() - self._began_at - self._pipeline.people.total_s
+        found = await rest_of(self._session, self._turn_id, self._limits, self._childrens_usage, active_s)
+        found = dataclasses.replace(found, deadline=self._deadline)
+        above = self._attached.above
+        return found if above is None else found.under(await above.caller.rest())
 
     async def _find_request(self, request_id: str) -> ToolRequest | None:
         found = self._requests.get(request_id)

@@ -318,7 +318,7 @@ class Conversation:
             position,
             view=self.screen.view,
             number=call.number if call is not None else None,
-            asked_by=self._asker(request.agent_id),
+            asked_by=" > ".join(position.principals) or self._asker(request.agent_id),
             mode=self._policy.mode_of(request.request_id),
             draft=self._drafts.get(request.request_id) if position.problem else None,
         )

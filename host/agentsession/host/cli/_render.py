@@ -2,7 +2,7 @@
 
 Not for: the live area and questions at a prompt (``_terminal.py``), colour (``_paint.py``).
 Carries no rule; it must show every event, known or not, and obey none of its content.
-May import: ``agentsession.protocol`` and the pure modules beside it.
+May import: ``_child_events``, ``agentsession.protocol`` and the pure modules beside it.
 
 A line is returned once it is final: a printed line is never drawn again. Text that still
 grows is ``Renderer.speech.tail``.
@@ -15,6 +15,7 @@ import dataclasses
 import json
 from typing import Any
 
+from agentsession.host._child_events import child_events
 from agentsession.host._plan import PlanStep, plan_steps
 from agentsession.host.cli._blocks import indented, output_block, output_text, part_lines, question_block
 from agentsession.host.cli._lines import Line, Style, View, line
@@ -136,8 +137,17 @@ class Renderer:
         if event.turn_id is not None and event.turn_id != self._turn:
             self._turn, self._said_in_turn, self.totals = event.turn_id, False, Totals()
         self.totals.feed(event)
+        if inside := child_events(event):
+            return [row for child in inside for row in self._child(child)]
         lines = self._lines(event)
         return indented(lines, self._nesting(event)) if lines else []
+
+    def _child(self, event: Event) -> list[Line]:
+        """What a sub-agent in a session of its own did: told like that of an agent's own sub-agents."""
+        if isinstance(event, StreamEnd) or (isinstance(event, Message) and event.role == "user"):
+            return []  # its call tells how it ended, and what it was told
+        head = self._header() if any(call.request.thread_id != event.thread_id for call in self._batch) else []
+        return [*head, *indented(self._lines(event), self._nesting(event))]
 
     def _lines(self, event: Event) -> list[Line]:
         match event:

@@ -1,6 +1,6 @@
 """What a turn cost, read from its events: time by who it was spent on, tokens, money.
 
-Not for: a live clock (the terminal has one). May import: ``agentsession.protocol``.
+Not for: a live clock (the terminal has one). May import: ``_child_events``, ``agentsession.protocol``.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import dataclasses
 import datetime
 from collections.abc import Iterable
 
+from agentsession.host._child_events import child_events
 from agentsession.protocol import (
     ElicitationRequest,
     ElicitationResponse,
@@ -54,6 +55,11 @@ class Totals:
 
     def feed(self, event: Event) -> None:
         """Take the next event of the turn."""
+        if inside := child_events(event):
+            self._running.pop(getattr(event, "request_id", ""), None)  # it is no tool: its agent's own time counts
+            for child in inside:
+                self.feed(child)
+            return
         now = at(event)
         if now is not None:
             self.first = now if self.first is None else min(self.first, now)

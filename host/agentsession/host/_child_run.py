@@ -1,0 +1,273 @@
+"""One run of a sub-agent for one call: find or open its session, run its turn, hand back what it came to.
+
+Not for: what the tool looks like (``_subagents.py``). Rules carried: none of its own. May import: anyio, the other
+modules of this package, ``protocol``.
+
+The id of its session is made of the caller's session and request, so that a host that was killed finds it again: what
+was finished is used and not run again, what waits goes on waiting, and what was cut off is told to the sub-agent.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import logging
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import anyio
+
+from agentsession.host._cancellation import failures, raise_if_cancelled
+from agentsession.host._child_events import ChildEvents, thread_of
+from agentsession.host._child_standing import NUDGE_ID, outcome_of, read_standing
+from agentsession.host._completion import COMPLETE_TASK, CompletionTool
+from agentsession.host._host import Host
+from agentsession.host._lineage import Above, Caller, Child
+from agentsession.host._outcome import LEFT_WAITING, ToolOutcome
+from agentsession.host._rest import Rest, earliest
+from agentsession.host._toolbox import ToolProvider
+from agentsession.host._tools import Tool
+from agentsession.protocol import (
+    AgentDescriptor,
+    AgentExecutor,
+    AgentSession,
+    AgentSessionError,
+    ConfigurationError,
+    ExecutionOptions,
+    MessageInput,
+    OpenOptions,
+    RecordStore,
+    SessionBusy,
+    SessionExists,
+    SessionNotFound,
+    ToolDescriptor,
+    Unimplemented,
+    as_content,
+    tightest,
+)
+
+__all__ = ["ChildPlan", "ChildRun", "session_id_of"]
+
+logger = logging.getLogger("agentsession.host")
+
+_RESULT_WANTED: Final = f"\n\nWhen you are done, call {COMPLETE_TASK} with your result. Nothing else you say is kept."
+_NUDGE: Final = f"You have not called {COMPLETE_TASK}. Call it now with your result, and call nothing else."
+_RESUMED: Final = (
+    "You were interrupted. A call of yours without a result may have run, or in part: look before you make it again. "
+    "Go on with your task."
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ChildPlan:
+    """What a sub-agent tool was made with; see :class:`agentsession.host.SubagentTool`."""
+
+    descriptor: AgentDescriptor
+    entered: AgentExecutor | None
+    create: Callable[[], AgentExecutor] | None
+    tools: tuple[str, ...]
+    options: ExecutionOptions
+    needs_result: bool
+    result_schema: Mapping[str, Any] | None
+    max_depth: int
+    store: RecordStore | None
+
+
+def session_id_of(caller: str, request_id: str, agent: str) -> str:
+    """The id of the session of a sub-agent, by the caller's session and request."""
+    text = json.dumps([caller, request_id, agent])
+    return f"sub-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+
+
+class ChildRun:
+    """See the module."""
+
+    def __init__(self, plan: ChildPlan, caller: Caller, message: str) -> None:
+        self._plan = plan
+        self._caller = caller
+        self._message = message + (_RESULT_WANTED if plan.needs_result else "")
+        self._completion = CompletionTool(plan.result_schema) if plan.needs_result else None
+        host = caller.attached.host
+        assert host is not None  # every session that a host runs a turn of has it
+        self._host: Host = host
+        request = caller.request
+        self._thread = thread_of(request, plan.descriptor.name)
+        self._above = Above(
+            caller=caller,
+            thread_id=self._thread,
+            agent=plan.descriptor.name,
+            max_depth=min(plan.max_depth, caller.max_depth or plan.max_depth),
+            is_done=lambda: self._completion is not None and self._completion.is_done,
+        )
+
+    async def outcome(self) -> ToolOutcome:
+        """Run it. Raises nothing but cancellation; then its turn was aborted before."""
+        refused = self._refused()
+        if refused is not None:
+            return refused
+        try:
+            return await self._run()
+        except SessionBusy:
+            return LEFT_WAITING  # another host is at work on the same call, and will say what came of it
+        except SessionExists:
+            message = "the sub-agent was at work when its host ended, and cannot go on; it was not run again"
+            return dataclasses.replace(ToolOutcome.failure("outcome_unknown", message), unknown=True)
+        except failures() as error:
+            raise_if_cancelled(error)
+            logger.warning("sub-agent %s failed: %s", self._plan.descriptor.name, type(error).__name__)
+            logger.debug("the sub-agent's failure", exc_info=error)
+            kind = error.id if isinstance(error, AgentSessionError) else type(error).__name__
+            what = f": {error.what}" if isinstance(error, AgentSessionError) else ""
+            shown = what if self._caller.settings.expose_tool_errors else ""
+            return ToolOutcome.failure("subagent_failed", f"the sub-agent could not work: {kind}{shown}")
+
+    def _refused(self) -> ToolOutcome | None:
+        name, caller = self._plan.descriptor.name, self._caller
+        if name in (*caller.path, *self._agents_above()):
+            return ToolOutcome.failure("subagent_refused", f"{name} is at work above, and may not be called in itself")
+        if caller.depth + 1 > self._above.max_depth:
+            return ToolOutcome.failure(
+                "subagent_refused", f"sub-agents may not be nested deeper than {self._above.max_depth}"
+            )
+        return None
+
+    def _agents_above(self) -> list[str]:
+        attached, found = self._caller.attached, [self._caller.attached.session.descriptor.name]
+        while attached.above is not None:
+            attached = attached.above.caller.attached
+            found.append(attached.session.descriptor.name)
+        return found
+
+    # --- the session --------------------------------------------------------------------------------------------
+
+    async def _run(self) -> ToolOutcome:
+        children, request_id = self._caller.attached.children, self._caller.request.request_id
+        waiting = children.get(request_id)
+        rest = await self._caller.rest()
+        if waiting is None and rest.used_up is not None:
+            return ToolOutcome.failure("subagent_limit", "nothing is left for a sub-agent", reason=rest.used_up)
+        async with self._executor() as executor:
+            session = waiting.session if waiting is not None else await self._session(executor, rest)
+            child = children[request_id] = Child(
+                session=session,
+                request_id=request_id,
+                thread_id=self._above.shown_thread,
+                principal_path=(*self._caller.path, self._plan.descriptor.name),
+            )
+            keep = False
+            try:
+                outcome = await self._turns(session)
+                keep = outcome is LEFT_WAITING and self._plan.entered is not None
+                return outcome
+            finally:
+                child.at_rest.set()
+                if not keep:
+                    children.pop(request_id, None)
+                    with anyio.CancelScope(shield=True):  # closing is bounded
+                        await self._close(session)
+
+    @asynccontextmanager
+    async def _executor(self) -> AsyncGenerator[AgentExecutor]:
+        if self._plan.entered is not None:
+            yield self._plan.entered
+            return
+        assert self._plan.create is not None
+        async with self._plan.create() as executor:
+            yield executor
+
+    async def _session(self, executor: AgentExecutor, rest: Rest) -> AgentSession:
+        """Its session: the stored one of an earlier process, or a new one."""
+        plan, attached = self._plan, self._caller.attached
+        session_id = session_id_of(attached.session.session_id, self._caller.request.request_id, plan.descriptor.name)
+        given = attached.options or OpenOptions()
+        options = OpenOptions(
+            session_id=session_id,
+            user_id=attached.user_id or given.user_id,
+            host=given.host,
+            workspace=given.workspace,
+            execution=plan.options.model_copy(
+                update={
+                    "limits": tightest(plan.options.limits, rest.limits),
+                    "deadline": earliest(plan.options.deadline, rest.deadline),
+                }
+            ),
+        )
+        settings = dataclasses.replace(
+            self._caller.settings,
+            tools=_Tools(self._caller.settings.tools, plan.tools, self._completion),
+            observer=ChildEvents(self._caller.request, self._thread, plan.descriptor.name, self._caller.send),
+        )
+        store = plan.store or attached.store
+        try:
+            return await self._host.open_child(
+                executor, options, load=session_id, store=store, settings=settings, above=self._above
+            )
+        except (SessionNotFound, Unimplemented, ConfigurationError) as error:
+            if isinstance(error, ConfigurationError) and error.id != "store-missing":
+                raise
+            was_found = not isinstance(error, SessionNotFound)
+        try:
+            return await self._host.open_child(executor, options, store=store, settings=settings, above=self._above)
+        except SessionExists:
+            if was_found:  # it was at work before, and cannot be gone on with
+                raise
+            # Its opening was cut off by a kill: there is nothing in it.
+            await executor.delete(session_id, options.user_id, store=store)
+            return await self._host.open_child(executor, options, store=store, settings=settings, above=self._above)
+
+    async def _close(self, session: AgentSession) -> None:
+        try:
+            await self._host.close(session)
+        except Exception as error:  # noqa: BLE001 - what it came to is known
+            logger.warning("sub-agent session %s failed to close: %s", session.session_id, type(error).__name__)
+
+    # --- the turns ----------------------------------------------------------------------------------------------
+
+    async def _turns(self, session: AgentSession) -> ToolOutcome:
+        """Its turn, and one more where its result is missing."""
+        standing = await read_standing(session)
+        if self._completion is not None:
+            self._completion.is_done = standing.has_result
+        given: str | MessageInput | None = None
+        runs = True
+        if session.state == "input_required":
+            pass
+        elif not standing.has_task:
+            given = self._message
+        elif standing.was_lost and not standing.has_result:
+            given = _RESUMED
+        else:
+            runs = False
+        while True:
+            if runs:
+                result = await self._host.run_turn(session, given)
+                if result.end.reason == "input_required":
+                    return LEFT_WAITING
+                standing = await read_standing(session)
+            ended = standing.end is not None and standing.end.reason == "completed"
+            if self._completion is None or standing.has_result or standing.nudged or not ended:
+                return outcome_of(standing, needs_result=self._completion is not None)
+            given, runs = MessageInput(content=as_content(_NUDGE), message_id=NUDGE_ID), True
+
+
+class _Tools:
+    """The tools of a sub-agent: those that were named, of those that its caller has, and the one for its result."""
+
+    def __init__(self, above: ToolProvider, names: Sequence[str], completion: Tool | None) -> None:
+        self._above = above
+        self._names = frozenset(names)
+        self._completion = completion
+
+    @property
+    def descriptors(self) -> list[ToolDescriptor]:
+        """What is declared to it."""
+        found = [item for item in self._above.descriptors if item.name in self._names]
+        return found if self._completion is None else [*found, self._completion.descriptor]
+
+    def get(self, name: str | None) -> Tool | None:
+        """The tool of this name, if the sub-agent has it."""
+        if self._completion is not None and name == self._completion.name:
+            return self._completion
+        return self._above.get(name) if name in self._names else None
