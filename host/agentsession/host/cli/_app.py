@@ -17,6 +17,7 @@ import typer
 from agentsession.host.cli._exit_codes import Exit
 from agentsession.host.cli._out import CommandError, Out
 from agentsession.host.cli._paint import ColorChoice
+from agentsession.host.cli._sessions_app import sessions
 from agentsession.protocol import PROTOCOL_VERSION
 
 __all__ = ["make_command"]
@@ -50,6 +51,8 @@ app = typer.Typer(
     help="Sessions with agents under host control.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+app.add_typer(sessions, name="sessions")
 
 
 def make_command(args: Sequence[str]) -> Any:  # Any: a click Command, from whichever package typer brings it

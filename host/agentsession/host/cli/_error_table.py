@@ -450,6 +450,12 @@ _EXECUTORS: Final = (
         "Write `async with executor:` around what uses it.",
     ),
     ErrorEntry(
+        "store-capability",
+        "The record store cannot do what was asked of it.",
+        "Listing all records needs `browse()`, which a store may have or not (`agentsession.protocol.RecordCatalog`).",
+        "Name the agent and the user, or use a store that has it, such as `SqliteRecordStore`.",
+    ),
+    ErrorEntry(
         "store-missing",
         "There is no record store to load from.",
         "Sessions are loaded, listed, deleted and forked in a store.",

@@ -1,0 +1,156 @@
+"""A record from lines of JSON: checked line by line against the contract, and stored whole or not at all.
+
+Not for: going on with a session that lives in another program (an executor's ``adopt``). Rules carried: every rule
+marked ``machine``, by the machine; PER-01. May import: ``agentsession.protocol``, ``_export``.
+
+What waits in the lines is settled: a request that came in a file was made by no run of this host, so no answer to it,
+and no policy, may make a tool run. Questions are cancelled, calls that waited are ``cancelled``, calls that were
+allowed and have no result are ``unknown``. A record that was cut inside a stream is stored as it is: its load closes
+the stream, and settles what was open in it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import anyio
+
+from agentsession.protocol import (
+    ElicitationResponse,
+    Event,
+    Initialize,
+    InvalidInput,
+    ProtocolViolation,
+    RecordKey,
+    RecordStore,
+    SchemaError,
+    SessionMachine,
+    StreamEnd,
+    ToolResponse,
+    is_ephemeral,
+    parse_event,
+    parse_json,
+)
+
+__all__ = ["ImportedRecord", "import_record"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ImportedRecord:
+    """What was stored."""
+
+    key: RecordKey
+    events: int
+    settled: tuple[str, ...]
+    """The ids of the requests that waited and were settled."""
+
+
+async def import_record(
+    store: RecordStore,
+    lines: Iterable[str | bytes],
+    *,
+    user_id: str = "local",
+    session_id: str | None = None,
+    agent: str | None = None,
+) -> ImportedRecord:
+    """Store the events of ``lines`` as a new record of ``user_id``; under their own session id unless one is given.
+
+    ``agent``: whose record it becomes; by default the agent that ``initialize`` names. Blank lines, and receipts and
+    errors between events, as ``agentsession run --json`` writes them, are passed over; deltas are not stored.
+
+    Raises :class:`SchemaError` for a line that is no event, :class:`InvalidInput` for an event that the contract does
+    not allow there, both with the number of the line, and :class:`SessionExists`. Nothing is stored then.
+    """
+    machine = SessionMachine(blame="peer")
+    events: list[Event] = []
+    for number, event in _events(lines):
+        try:
+            machine.feed(event)
+        except ProtocolViolation as error:
+            raise InvalidInput(
+                f"line {number} cannot be imported: {error.what}",
+                where=f"line {number}, event #{event.seq}",
+                got=error.rule,
+                fix="import the whole record, from initialize on, as it was exported",
+            ) from error
+        if not is_ephemeral(event):
+            events.append(event)
+    if not events:
+        raise InvalidInput("there is no event to import", fix="pass the lines of an exported record")
+    first = events[0]
+    assert isinstance(first, Initialize)  # the machine has seen to it
+    settled = tuple(machine.requests) if machine.state == "input_required" else ()
+    events += _settlement(machine, events[-1])
+    described = first.descriptor.name if first.descriptor is not None else first.agent_id
+    if agent is None and described is None:
+        raise InvalidInput("the record does not say whose it is", where="initialize", fix="name the agent")
+    key = RecordKey(agent or described or "", user_id, session_id or first.session_id)
+    renamed = [event.model_copy(update={"session_id": key.session_id}) for event in events]
+    await _store(store, key, renamed)
+    return ImportedRecord(key, len(renamed), settled)
+
+
+def _events(lines: Iterable[str | bytes]) -> Iterator[tuple[int, Event]]:
+    for number, text in enumerate(lines, start=1):
+        if not text.strip():
+            continue
+        value = parse_json(text.strip(), line=number)
+        if isinstance(value, dict) and "type" not in value and ("receipt" in value or "error" in value):
+            continue
+        if not isinstance(value, dict):
+            raise SchemaError("this line is no event", line=number, where=f"line {number}", expected="a JSON object")
+        yield number, parse_event(value, line=number)
+
+
+def _settlement(machine: SessionMachine, last: Event) -> Iterator[Event]:
+    """A stream that settles what waits, and ends the turn; nothing where nothing waits."""
+    if machine.state != "input_required":
+        return
+    base: dict[str, Any] = {
+        "session_id": last.session_id,
+        "timestamp": last.timestamp,
+        "stream_id": f"s{last.seq}-import",
+        "turn_id": machine.turn_id,
+        "source": "host",
+    }
+    # Questions first, so that a tool's confirmation is settled before the tool.
+    for request in sorted(machine.requests.values(), key=lambda item: item.kind != "elicitation"):
+        seq = machine.seq + 1
+        stamps: dict[str, Any] = {
+            **base,
+            "id": f"e{seq}",
+            "seq": seq,
+            "request_id": request.id,
+            "thread_id": request.thread_id,
+        }
+        made: Event
+        if request.kind == "elicitation":
+            made = ElicitationResponse(**stamps, action="cancel")
+        else:
+            held = request.status == "waiting" or request.confirmation not in (None, "accept")
+            status = "cancelled" if held else "denied" if request.status == "denied" else "unknown"
+            made = ToolResponse(**stamps, name=request.name, status=status, is_error=True)
+        machine.feed(made)
+        yield made
+    seq = machine.seq + 1
+    end = StreamEnd(**base, id=f"e{seq}", seq=seq, reason="aborted", data={"cause": "import"})
+    machine.feed(end)
+    yield end
+
+
+async def _store(store: RecordStore, key: RecordKey, events: list[Event]) -> None:
+    owner = f"import:{secrets.token_hex(8)}"
+    await store.create(key)
+    try:
+        await store.lock(key, owner)  # nobody may load what is not there yet
+        await store.append(key, events, reserved_seq=events[-1].seq)
+    except BaseException:
+        with anyio.CancelScope(shield=True):
+            await store.unlock(key, owner)
+            await store.delete(key)
+        raise
+    with anyio.CancelScope(shield=True):
+        await store.unlock(key, owner)
