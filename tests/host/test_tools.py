@@ -601,3 +601,106 @@ def test_importing_the_host_loads_no_database_and_no_framework() -> None:
     script = "import sys, agentsession.host; print([m for m in ('google', 'sqlalchemy', 'typer') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+# --- pydantic models -------------------------------------------------------------------------------------------------
+
+
+class Refund(pydantic.BaseModel):
+    """Money back."""
+
+    order: str = pydantic.Field(pattern="^o-")
+    cents: int = pydantic.Field(gt=0, description="how much")
+    notes: list[str] = pydantic.Field(default_factory=list)
+
+    @pydantic.model_validator(mode="after")
+    def _explained(self) -> Refund:
+        if self.cents > 100 and not self.notes:
+            raise ValueError("a refund of more than 100 needs a note")
+        return self
+
+    @pydantic.field_validator("notes")
+    @classmethod
+    def _short(cls, value: list[str]) -> list[str]:
+        if any(len(note) > 9 for note in value):
+            raise ValueError("a note is at most 9 characters")
+        return value
+
+
+@tool(model=Refund, destructive=True)
+def refund(asked: Refund, context: ToolContext) -> list[Any]:
+    """Give money back."""
+    return [type(asked).__name__, asked.order, asked.cents, context.tool_name]
+
+
+async def test_a_models_fields_are_the_arguments_and_the_function_gets_the_model() -> None:
+    schema = refund.descriptor.parameters_schema or {}
+    assert list(schema["properties"]) == ["order", "cents", "notes"]
+    assert (schema["required"], schema["additionalProperties"]) == (["order", "cents"], False)
+    assert refund.descriptor.description == "Give money back."
+    assert (await refund.run({"order": "o-1", "cents": 5})).data == ["Refund", "o-1", 5, "refund"]
+
+
+@pytest.mark.rule("TOOL-04")
+async def test_every_field_that_does_not_fit_is_told() -> None:
+    error = error_of(await refund.run({"order": "x", "cents": "5", "note": []}))
+    assert (error["code"], error["path"]) == ("invalid_arguments", "/")
+    assert error["problems"] == [
+        {"path": "/", "message": '"note" is not a property here; did you mean "notes"?'},
+        {"path": "/order", "message": 'expected text that matches ^o-, got "x"'},
+        {"path": "/cents", "message": 'expected an integer, got "5"'},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("args", "path", "message"),
+    [
+        ({"order": "o-1", "cents": 500}, "/", "a refund of more than 100 needs a note"),
+        ({"order": "o-1", "cents": 5, "notes": ["sk-planted-key"]}, "/notes", "a note is at most 9 characters"),
+    ],
+)
+async def test_what_only_the_model_can_refuse_is_told_in_its_words_without_the_value(
+    args: dict[str, Any], path: str, message: str
+) -> None:
+    error = error_of(await refund.run(args))
+    assert error["problems"] == [{"path": path, "message": message}]
+    assert "planted" not in str(error)
+
+
+async def test_the_place_of_a_fault_in_a_union_is_one_in_the_arguments() -> None:
+    class Box(pydantic.BaseModel):
+        side: int
+
+        @pydantic.field_validator("side")
+        @classmethod
+        def _even(cls, value: int) -> int:
+            if value % 2:
+                raise ValueError("odd")
+            return value
+
+    @tool
+    def draw(shapes: list[Box | str]) -> None: ...
+
+    places = {each["path"] for each in error_of(await draw.run({"shapes": [{"side": 1}]}))["problems"]}
+    assert places <= {"/shapes/0/side", "/shapes/0"}
+    assert "/shapes/0/side" in places
+
+
+async def test_a_model_that_keeps_other_names_may_get_them() -> None:
+    class Open(pydantic.BaseModel):
+        model_config = pydantic.ConfigDict(extra="allow")
+        name: str
+
+    @tool(model=Open)
+    def take(it: Open, /) -> Any:
+        return it.model_extra
+
+    assert (await take.run({"name": "a", "more": 1})).data == {"more": 1}
+    assert take.descriptor.description is None
+
+
+@pytest.mark.parametrize("number", [0, 2])
+def test_a_function_of_a_model_takes_one(number: int) -> None:
+    functions: list[Any] = [lambda: None, None, lambda a, b: None]
+    with pytest.raises(ConfigurationError, match="takes the model Refund"):
+        Tool.from_function(functions[number], name="bad", model=Refund)

@@ -127,8 +127,9 @@ async def test_bad_arguments_are_an_error_result_before_policy_and_person_are_as
     await run(Host(tools=[add], policy=policy), session)
     assert answer_of(session, "r1").data["error"] == {
         "code": "invalid_arguments",
-        "message": "'x' is not of type 'integer'",
+        "message": 'expected an integer, got "x"',
         "path": "/a",
+        "problems": [{"path": "/a", "message": 'expected an integer, got "x"'}],
     }
 
 

@@ -102,9 +102,9 @@ PATH = {"type": "object", "properties": {"path": {"type": "string"}}, "required"
 @pytest.mark.parametrize(
     ("schema", "value", "pointer", "words"),
     [
-        (PATH, {}, "/", "'path' is a required property"),
-        (PATH, {"path": 5}, "/path", "is not of type 'string'"),
-        ({"properties": {"a/b": {"items": {"type": "null"}}}}, {"a/b": [None, 1]}, "/a~1b/1", "not of type 'null'"),
+        (PATH, {}, "/", '"path" is missing; expected a string'),
+        (PATH, {"path": 5}, "/path", "expected a string, got 5"),
+        ({"properties": {"a/b": {"items": {"type": "null"}}}}, {"a/b": [None, 1]}, "/a~1b/1", "expected null, got 1"),
         ({"type": "nonsense"}, {}, "/", "the schema itself is not valid"),
         ({"$ref": "https://example.com/s.json"}, {}, "/", "a document that is not here"),
         ({"$ref": "#/$defs/none"}, {}, "/", "a document that is not here"),

@@ -1,7 +1,7 @@
 """A Python signature as a tool's arguments: the published JSON Schema, the check against it, the typed values.
 
 Not for: running anything. Rules carried: TOOL-04 (arguments validate against the declared schema).
-May import: pydantic, jsonschema, ``protocol``.
+May import: pydantic, ``_docstrings``, ``protocol``.
 
 Two steps on purpose: the model's arguments are checked against the schema *that the model was shown* (jsonschema), and
 only then made into the types that the function asks for (pydantic), which may still refuse what a schema cannot say.
@@ -13,36 +13,38 @@ import dataclasses
 import functools
 import inspect
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Annotated, Any, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Protocol
 
-import jsonschema
-import jsonschema.exceptions
-import jsonschema.validators
 import pydantic
 import pydantic.fields
-import referencing
-import referencing.exceptions
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 from pydantic_core import PydanticSerializationError
 
 from agentsession.host._docstrings import parse_docstring
-from agentsession.protocol import ConfigurationError, JsonError, check_json
+from agentsession.protocol import ConfigurationError, JsonError, SchemaProblem, SchemaValidator, check_json
 
-__all__ = ["ArgumentsRefused", "SchemaCheck", "Signature", "read_signature"]
+__all__ = [
+    "ArgumentsRefused",
+    "Binds",
+    "SchemaCheck",
+    "Signature",
+    "read_model_signature",
+    "read_signature",
+]
 
-_MESSAGE_LIMIT = 300
-_BestMatch = Callable[[Iterable[jsonschema.ValidationError]], jsonschema.ValidationError | None]
-_best_match = cast(_BestMatch, vars(jsonschema.exceptions)["best_match"])  # its stub leaves the result open
+_MESSAGE_LIMIT = 400
+_PROBLEMS = 8
 
 
 class ArgumentsRefused(Exception):
-    """Arguments that do not fit; ``path`` is the JSON pointer of the place."""
+    """Arguments that do not fit; ``path`` is the JSON pointer of the place, ``problems`` are all that are told."""
 
-    def __init__(self, message: str, path: str) -> None:
+    def __init__(self, message: str, path: str, problems: Sequence[Mapping[str, str]] = ()) -> None:
         super().__init__(message)
         self.message = message if len(message) <= _MESSAGE_LIMIT else message[: _MESSAGE_LIMIT - 3] + "..."
         self.path = path
+        self.problems = [dict(each) for each in problems] or [{"path": self.path, "message": self.message}]
 
 
 class SchemaCheck:
@@ -52,30 +54,79 @@ class SchemaCheck:
     """
 
     def __init__(self, schema: Mapping[str, Any] | None, owner: str) -> None:
-        self._schema = dict(schema) if schema is not None else {"type": "object"}
-        kind = jsonschema.validators.validator_for(self._schema, default=jsonschema.Draft202012Validator)
         try:
-            kind.check_schema(self._schema)
-        except jsonschema.exceptions.SchemaError as error:
+            self._validator = SchemaValidator(schema if schema is not None else {"type": "object"})
+        except SchemaProblem as problem:
             raise ConfigurationError(
                 f"the parameters schema of tool {owner!r} is not a JSON Schema",
-                where=_pointer(error.absolute_path),
-                got=error.message[:_MESSAGE_LIMIT],
+                where=problem.pointer,
+                got=problem.message,
                 expected="JSON Schema, draft 2020-12",
-            ) from error
-        # An empty registry: jsonschema's own default would fetch remote references over the network.
-        self._validator = kind(self._schema, registry=referencing.Registry())
+            ) from problem
 
     def __call__(self, args: object) -> None:
-        """Raise :class:`ArgumentsRefused` for the first thing that does not fit."""
+        """Raise :class:`ArgumentsRefused` for what does not fit."""
         if not isinstance(args, dict):
             raise ArgumentsRefused(f"the arguments must be an object, not {type(args).__name__}", "/")
+        problems = self._validator.problems(args, limit=_PROBLEMS)
+        if problems:
+            told = [problem.to_json() for problem in problems]
+            raise ArgumentsRefused(problems[0].message, problems[0].pointer, told)
+
+
+def _refused_values(error: pydantic.ValidationError, args: Mapping[str, Any]) -> ArgumentsRefused:
+    """What pydantic would not take of arguments that fit the schema. The values are not told: one may be a secret."""
+    told = [
+        {
+            "path": _place(each["loc"], args, each["type"] == "missing"),
+            "message": each["msg"].removeprefix("Value error, "),
+        }
+        for each in error.errors(include_url=False, include_context=False, include_input=False)[:_PROBLEMS]
+    ]
+    return ArgumentsRefused(told[0]["message"], told[0]["path"], told)
+
+
+def _place(steps: Sequence[Any], args: Any, is_missing: bool) -> str:
+    """The pointer of a place that pydantic names: it also names the alternatives of a union, which are no places."""
+    kept: list[Any] = []
+    for number, step in enumerate(steps, start=1):
+        is_list = isinstance(args, list) and isinstance(step, int) and step < len(args)
+        if is_list or (isinstance(args, Mapping) and step in args):
+            args = args[step]
+            kept.append(step)
+        elif is_missing and number == len(steps):
+            kept.append(step)
+    return _pointer(kept)
+
+
+class Binds(Protocol):
+    """Makes what a function is called with of checked arguments."""
+
+    def bind(self, args: Mapping[str, Any], context: object) -> tuple[list[Any], dict[str, Any]]:
+        """Positional and named. Raises :class:`ArgumentsRefused`."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ModelSignature:
+    """A function of one pydantic model, whose fields are the tool's arguments."""
+
+    schema: dict[str, Any]
+    description: str
+    _model: type[pydantic.BaseModel]
+    _parameter: inspect.Parameter
+    _contexts: tuple[str, ...]
+
+    def bind(self, args: Mapping[str, Any], context: object) -> tuple[list[Any], dict[str, Any]]:
+        """The model made of the arguments. Raises :class:`ArgumentsRefused`."""
         try:
-            error = _best_match(self._validator.iter_errors(cast("dict[str, Any]", args)))
-        except (referencing.exceptions.Unresolvable, RecursionError) as problem:
-            raise ArgumentsRefused(f"the tool's schema cannot be applied: {type(problem).__name__}", "/") from problem
-        if error is not None:
-            raise ArgumentsRefused(error.message, _pointer(error.absolute_path))
+            value = self._model.model_validate(dict(args))
+        except pydantic.ValidationError as error:
+            raise _refused_values(error, args) from error
+        named = dict.fromkeys(self._contexts, context)
+        if self._parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
+            return [value], named
+        return [], {self._parameter.name: value, **named}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -96,8 +147,7 @@ class Signature:
         try:
             values = self._model.model_validate(dict(args))
         except pydantic.ValidationError as error:
-            first = error.errors(include_url=False, include_context=False)[0]
-            raise ArgumentsRefused(first["msg"], _pointer(first["loc"])) from error
+            raise _refused_values(error, args) from error
         taken = next((name for name in values.model_extra or {} if name in self._kept), None)
         if taken is not None:
             raise ArgumentsRefused(f"{taken} is not an argument of this tool", _pointer([taken]))
@@ -192,6 +242,45 @@ def read_signature(
         if isinstance(field, dict) and text and "description" not in field:
             field["description"] = text
     return Signature(schema, doc.description, model, parameters, frozenset(contexts), bound | contexts)
+
+
+def read_model_signature(
+    function: Callable[..., Any],
+    model: type[pydantic.BaseModel],
+    name: str,
+    context_type: type,
+    names: Mapping[str, Any] | None = None,
+) -> ModelSignature:
+    """A ``function`` that takes one ``model``, and perhaps the context.
+
+    A name that the model does not have is refused, whatever the model does with it elsewhere, unless it keeps such
+    names (``extra="allow"``): it is a slip of the one who calls. Raises :class:`ConfigurationError`.
+    """
+    hints = _hints(function, name, names)
+    bound = _bound(function)
+    parameters = [item for item in _parameters(function, name) if item.name not in bound]
+    contexts = tuple(item.name for item in parameters if _is_context(hints.get(item.name), context_type))
+    rest = [item for item in parameters if item.name not in contexts]
+    needed = [item for item in rest if item.default is inspect.Parameter.empty] or rest
+    if len(needed) != 1 or needed[0].kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+        raise ConfigurationError(
+            f"tool {name!r} takes the model {model.__name__}, and its function more or less than that",
+            got=", ".join(item.name for item in rest) or "no parameter",
+            expected="one parameter for the model, and one for the ToolContext if it wants it",
+        )
+    try:
+        schema: dict[str, Any] = check_json(model.model_json_schema(schema_generator=_Schema))
+    except Exception as error:  # whatever a field's own code raises
+        raise ConfigurationError(
+            f"the model {model.__name__} of tool {name!r} has no JSON Schema",
+            got=next(iter(str(error).splitlines()), type(error).__name__),
+        ) from error
+    schema.pop("title", None)
+    about = schema.pop("description", "")
+    if model.model_config.get("extra") != "allow":
+        schema.setdefault("additionalProperties", False)
+    text = parse_docstring(_docstring(function)).description
+    return ModelSignature(schema, text or about, model, needed[0], contexts)
 
 
 def _model(

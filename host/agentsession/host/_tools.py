@@ -20,12 +20,13 @@ from typing import Any, ClassVar, cast, overload
 
 import anyio
 import anyio.to_thread
+import pydantic
 from pydantic import ValidationError
 
 from agentsession.host._cancellation import failures, raise_if_cancelled
 from agentsession.host._outcome import ToolError, ToolOutcome
 from agentsession.host._places import Places
-from agentsession.host._signature import ArgumentsRefused, SchemaCheck, Signature, read_signature
+from agentsession.host._signature import ArgumentsRefused, Binds, SchemaCheck, read_model_signature, read_signature
 from agentsession.host._toolcontext import ToolContext
 from agentsession.protocol import (
     CONTENT_TYPES,
@@ -64,7 +65,7 @@ class Tool:
         timeout_s: float | None = None,
         expose_errors: bool | None = None,
         max_parallel: int | None = None,
-        _signature: Signature | None = None,
+        _signature: Binds | None = None,
     ) -> None:
         self.descriptor = descriptor
         self.provider: str | None = None
@@ -106,16 +107,22 @@ class Tool:
         timeout_s: float | None = None,
         expose_errors: bool | None = None,
         max_parallel: int | None = None,
+        model: type[pydantic.BaseModel] | None = None,
         names: Mapping[str, Any] | None = None,
     ) -> Tool:
         """A tool from a typed function: schema from its signature, texts from its docstring.
 
+        ``model``: the function takes one such pydantic model, whose fields are the arguments.
         ``names`` are local names that its annotations may use. Raises :class:`ConfigurationError`.
         """
         name = name or _name_of(function)
         if name == "<lambda>":
             raise ConfigurationError("a lambda has no name for the model", fix="give name=..., or use a def")
-        signature = read_signature(function, name, ToolContext, names)
+        signature = (
+            read_signature(function, name, ToolContext, names)
+            if model is None
+            else read_model_signature(function, model, name, ToolContext, names)
+        )
         descriptor = ToolDescriptor(
             name=name,
             display_name=display_name,
@@ -159,7 +166,7 @@ class Tool:
         try:
             self._schema(args)
         except ArgumentsRefused as refused:
-            return ToolOutcome.failure("invalid_arguments", refused.message, path=refused.path)
+            return _refusal(refused)
         return None
 
     async def run(
@@ -186,7 +193,7 @@ class Tool:
             value = await self._call(cast("dict[str, Any]", args), context, limiter)
             return _outcome(value)
         except ArgumentsRefused as problem:
-            return ToolOutcome.failure("invalid_arguments", problem.message, path=problem.path)
+            return _refusal(problem)
         except ToolError as problem:
             return _checked(_told(self.name, problem))
         except (JsonError, ValidationError) as problem:
@@ -242,6 +249,7 @@ def tool(
     timeout_s: float | None = None,
     expose_errors: bool | None = None,
     max_parallel: int | None = None,
+    model: type[pydantic.BaseModel] | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -260,11 +268,13 @@ def tool(
     timeout_s: float | None = None,
     expose_errors: bool | None = None,
     max_parallel: int | None = None,
+    model: type[pydantic.BaseModel] | None = None,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a tool of a typed function: ``@tool`` or ``@tool(read_only=True)``.
 
     The annotations say what the tool does to the world; policies read them. ``max_parallel`` is how many of its calls
-    run at once, over all hosts and sessions of an event loop. Raises :class:`ConfigurationError`.
+    run at once, over all hosts and sessions of an event loop. With ``model``, a pydantic model, the function takes one
+    of these and its fields are the tool's arguments. Raises :class:`ConfigurationError`.
     """
     marks = {
         "read_only": read_only,
@@ -288,10 +298,15 @@ def tool(
             timeout_s=timeout_s,
             expose_errors=expose_errors,
             max_parallel=max_parallel,
+            model=model,
             names=names,
         )
 
     return make if function is None else make(function)
+
+
+def _refusal(refused: ArgumentsRefused) -> ToolOutcome:
+    return ToolOutcome.failure("invalid_arguments", refused.message, path=refused.path, problems=refused.problems)
 
 
 def _outcome(value: Any) -> ToolOutcome:

@@ -168,8 +168,10 @@ if TYPE_CHECKING:
     )
     from agentsession.protocol._json_schema import (
         SchemaProblem,
+        SchemaValidator,
         check_schema,
         find_problem,
+        find_problems,
     )
     from agentsession.protocol._lifecycle import (
         STATES,
@@ -350,6 +352,7 @@ __all__ = [
     "RunHook",
     "SchemaError",
     "SchemaProblem",
+    "SchemaValidator",
     "SessionBusy",
     "SessionClosed",
     "SessionConfig",
@@ -407,6 +410,7 @@ __all__ = [
     "dumps",
     "event_schema",
     "find_problem",
+    "find_problems",
     "grant",
     "input_schema",
     "is_ephemeral",
@@ -598,8 +602,10 @@ _WHERE: Final = {
     ),
     "_json_schema": (
         "SchemaProblem",
+        "SchemaValidator",
         "check_schema",
         "find_problem",
+        "find_problems",
     ),
     "_lifecycle": (
         "STATES",

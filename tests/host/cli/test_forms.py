@@ -246,7 +246,7 @@ def test_a_line_that_was_begun_before_the_question_is_put_back_and_goes_nowhere(
 
 def test_a_bare_value_can_be_asked_for() -> None:
     asked = form({"type": "string", "minLength": 3})
-    assert "too short" in said(take(asked, "ab"))
+    assert "at least 3 characters" in said(take(asked, "ab"))
     take(asked, "abc")
     assert answer(take(asked, "y")).content == "abc"
 

@@ -161,7 +161,7 @@ def test_an_edit_that_did_not_fit_is_where_the_next_edit_begins() -> None:
     asked = ApprovalQuestion(
         ToolRequest(request_id="r1", name="order", args={"n": 1}),
         PolicyDecision("ask_user"),
-        Position(problem="'x' is not of type 'integer'"),
+        Position(problem='expected an integer, got "x"'),
         view=View(width=80, glyphs=ASCII),
         draft={"n": "x"},
     )
