@@ -164,6 +164,8 @@ class Call:
         """Run what the executor itself runs, after its grant."""
         if answer is not None and not isinstance(answer, ToolGrant):
             return
+        if ctx.grace is not None and not ctx.is_open_request(request.request_id):
+            return  # denied: nothing is started in a last word
         args = dict(request.args or {}) if answer is None or answer.args is None else dict(answer.args)
         wrong = wrong_args(ctx.descriptor, request.name, args)
         if wrong is not None:
@@ -337,10 +339,12 @@ class ScriptedExecutor(BaseExecutor):
     """An executor that plays a script; see the module's docstring.
 
     Beyond the script's last turn it says so. Steers are taken before every step. For the limits of a turn, what comes
-    up to a question or to calls and with them counts as one model call, and as one step.
+    up to a question or to calls and with them counts as one model call, and as one step. ``grace`` are the steps of the
+    last word of a turn that reached a limit; by default it says which.
     """
 
     counts_model_calls: ClassVar[bool] = True
+    gives_grace: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -351,10 +355,12 @@ class ScriptedExecutor(BaseExecutor):
         reenter: bool = False,
         capabilities: Sequence[str] | None = None,
         store: RecordStore | None = None,
+        grace: Sequence[Step] | None = None,
         **base: Any,
     ) -> None:
         super().__init__(store=store, **base)
         self.script = [list(turn) for turn in script]
+        self.grace = None if grace is None else list(grace)
         self.reenter = reenter
         declared = list(_CAPABILITIES if capabilities is None else capabilities)
         if reenter and capabilities is None:
@@ -376,18 +382,25 @@ class ScriptedExecutor(BaseExecutor):
     async def run(self, ctx: RunContext) -> RunResult | None:
         """Play the turn's steps, from the step after the one that was answered when re-entered."""
         number = ctx.turn_number
+        if ctx.grace is not None:
+            steps = [Say(f"I have to stop here: {ctx.grace.limit}.")] if self.grace is None else self.grace
+            return await self._play(ctx, steps)
         if number > len(self.script):
             await ctx.steers()
             await ctx.say(f"(the script has {len(self.script)} turns, this is turn {number})")
             await ctx.steers()
             return None
-        steps = self.script[number - 1]
+        return await self._play(ctx, self.script[number - 1])
+
+    async def _play(self, ctx: RunContext, steps: Sequence[Step]) -> RunResult | None:
         memory = Memory()
         start = 0
-        if ctx.input is None:
+        if ctx.input is None and (ctx.grace is None or ctx.answers):
             start = await self._resume(ctx, steps, memory)
         for index, step in enumerate(steps[start:], start=start):
             reason = self._over_limit(ctx, steps[:index])
+            if reason is not None and ctx.grace is not None:
+                return None  # its one model call is over
             if reason is not None:
                 message = f"the turn may make no more model calls ({reason})"
                 await ctx.emit(Error(status="RESOURCE_EXHAUSTED", message=message, code=reason))
@@ -410,6 +423,8 @@ class ScriptedExecutor(BaseExecutor):
         if not done or not isinstance(done[-1], asking):
             return None
         made = sum(isinstance(step, asking) for step in done)
+        if ctx.grace is not None:
+            return ctx.grace.limit
         for name in ("max_llm_calls", "max_turns"):
             allowed = getattr(ctx.limits, name)
             if allowed is not None and made >= allowed:

@@ -120,6 +120,7 @@ class AdkExecutor(AdkSessions):
     brackets_itself: ClassVar[bool] = True
     fires_hooks: ClassVar[bool] = True
     counts_model_calls: ClassVar[bool] = True
+    gives_grace: ClassVar[bool] = True
     needs_whole_record: ClassVar[bool] = True
     """What ADK's own session holds is compared with the record from its beginning."""
 
@@ -307,8 +308,15 @@ class AdkExecutor(AdkSessions):
             if state.needs_sealing:
                 await self._handover.seal(ctx, state)
             content = types.Content(role="user", parts=said_parts(ctx.input.content)[0])
+        elif ctx.grace is not None and not ctx.answers:
+            state.go_on(ctx.options)
+            state.said_last_word = False
+            if state.needs_sealing:
+                await self._handover.seal(ctx, state)
+            content = types.Content(role="user", parts=[types.Part(text=ctx.grace.note)])
         else:
             state.go_on(ctx.options)
+            state.said_last_word = ctx.grace is not None
             if refuses_toolset(ctx, state):
                 state.needs_sealing = True
                 message = "the agent's tools need a credential to be listed, and it was refused"
@@ -364,8 +372,9 @@ class AdkExecutor(AdkSessions):
             return None
         if live.stopped is not None:
             live.drop_error()
-            live.brackets.see_agent_open(live.stopped.error)
-            await ctx.emit(live.stopped.error)
+            if ctx.grace is None:
+                live.brackets.see_agent_open(live.stopped.error)
+                await ctx.emit(live.stopped.error)
             return RunResult(live.stopped.reason)
         await live.flush_error()
         await live.end_answers()

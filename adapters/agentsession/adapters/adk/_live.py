@@ -255,6 +255,10 @@ class LiveRun:
             self.models.told(event)
         if of_child and isinstance(event, (ToolRequest, ElicitationRequest)):
             self.state.of_children.add(event.request_id)
+        grace = ctx.grace
+        if isinstance(event, ToolRequest) and grace is not None and event.name != grace.completion_tool:
+            await ctx.emit(event)  # it is denied in the same step: no hook is asked, and nothing waits for it
+            return
         if isinstance(event, ToolRequest):
             event = self._unless_invalid(event)
             self.state.never_began.add(event.request_id)

@@ -29,6 +29,7 @@ from agentsession.adapters.adk._replies import said_parts
 from agentsession.adapters.adk._routed_model import put_route, take_route
 from agentsession.adapters.adk._toolset_auth import judge_listing
 from agentsession.adapters.adk._window import put_older
+from agentsession.adapters.base import Steer
 from agentsession.protocol import Error, Usage
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ class ModelCalls:
         self._told: set[str] = set()
         self._unlisted: set[int] = set()
         """Toolsets whose tools could not be listed, as was told."""
+        self._uncounted: set[tuple[str, str | None, str]] = set()
+        """Agents whose last model call has not told what it used, by ``agent_key``."""
         self._owed: dict[str, tuple[types.GenerateContentResponseUsageMetadata, str | None]] = {}
         """By agent: the usage of a response of which ADK has not made an event yet."""
 
@@ -87,6 +90,8 @@ class ModelCalls:
         is_child = context.session.id != state.adk_session_id
         if not is_child and self._step_waits(context):
             return LlmResponse(content=None)  # no event, no model call: the run ends, and is entered again
+        if self._over_budget(context):
+            return LlmResponse(error_code=STOPPED_CODE, error_message="the turn's budget is spent")
         question = live.tools.questions.unheard(context, request) if not is_child else None
         if question is not None:
             return question
@@ -109,9 +114,12 @@ class ModelCalls:
             changes, state.state_changes = state.state_changes, {}
             for key, value in changes.items():
                 context.state[key] = value
-        if not is_child:
-            await self._inject_steers(context, request)
+        was_aborting = live.ctx.aborting
+        await self._inject_steers(context, request, is_child=is_child)
+        if live.ctx.aborting and not was_aborting:  # it goes in circles; ADK is on its way to a model call all the same
+            return LlmResponse(error_code=STOPPED_CODE, error_message="the turn was stopped")
         self._calls_model(context, True)
+        self._uncounted.add(agent_key(context))
         self.asked.add(context.agent_name)
         asked = request.model
         instead = await live.hooks.before_model(context, request) if live.hooks is not None else None
@@ -136,6 +144,8 @@ class ModelCalls:
 
     def after(self, context: CallbackContext, response: LlmResponse) -> None:
         """After a response: its calls are put right, and its usage is told where ADK would drop it."""
+        if response.usage_metadata is not None or response.error_code:
+            self._uncounted.discard(agent_key(context))
         if not response.partial:
             self._calls_model(context, False)
         if response.content is None:
@@ -187,6 +197,22 @@ class ModelCalls:
         if counted is not None:
             ctx.emit_nowait(counted)
 
+    def _over_budget(self, context: CallbackContext) -> bool:
+        """Whether the session has ended the turn for its budget; ADK may be on its way to a model call all the same.
+
+        A call of the agent's that has not said what it used is told of here, before it makes another: at a call whose
+        cost nobody knows the session ends the turn.
+        """
+        live, place = self._live, agent_key(context)
+        is_uncounted = place in self._uncounted
+        self._uncounted.discard(place)
+        if live.ctx.limits.max_budget_usd is None or live.ctx.grace is not None:
+            return False
+        if is_uncounted and not live.ctx.aborting:
+            thread = live.brackets.thread_at(context)
+            live.ctx.emit_nowait(Usage(agent_id=context.agent_name, thread_id=thread))
+        return live.ctx.aborting
+
     def _put_calls_right(self, content: types.Content) -> None:
         """Make the calls of a response ones that ADK can pair with their results; in place, so that others see it too.
 
@@ -216,7 +242,12 @@ class ModelCalls:
 
         ADK counts anew in every run, and in every child of an AgentTool; the contract counts a turn.
         """
-        state, limits = self._live.state, self._live.ctx.limits
+        state, limits, grace = self._live.state, self._live.ctx.limits, self._live.ctx.grace
+        if grace is not None:
+            if is_child or (state.said_last_word and not again):
+                return grace.limit, _limit(grace.limit, "the turn has had its last word")
+            state.said_last_word = True
+            return None
         max_turns = limits.max_turns
         if state.llm_calls >= (limits.max_llm_calls or DEFAULT_CALLS):
             return "max_llm_calls", _limit("max_llm_calls", f"the turn has made {state.llm_calls} model calls")
@@ -253,28 +284,37 @@ class ModelCalls:
         if hosts:
             request.append_tools(list(hosts))
 
-    async def _inject_steers(self, context: CallbackContext, request: LlmRequest) -> None:
-        for steer in await self._live.ctx.steers():
-            said = types.Content(role="user", parts=said_parts(steer.content)[0])
-            heard = await hear(self._live, said, steer=True)
-            if heard is None:
-                continue
-            content = heard
-            request.contents.append(content)
-            invocation = context._invocation_context  # private: the session service has no public way in from here
-            last = invocation.session.events[-1].timestamp if invocation.session.events else None
-            event = AdkEvent(
-                author="user",
-                invocation_id=invocation.invocation_id,
-                branch=invocation.branch,
-                isolation_scope=invocation.isolation_scope,
-                content=content,
-                custom_metadata={MESSAGE: steer.message_id},
-            )
-            if last is not None:
-                # SQLite reloads in the order of timestamps, and ADK has stamped the model's event already.
-                event.timestamp = last + 1e-6
-            await invocation.session_service.append_event(session=invocation.session, event=event)
+    async def _inject_steers(self, context: CallbackContext, request: LlmRequest, *, is_child: bool) -> None:
+        """What the host has queued, for the session's own agents; what the session has to say to this one, for all."""
+        ctx, thread = self._live.ctx, self._live.brackets.thread_at(context)
+        for steer in [] if is_child else await ctx.steers():
+            content: types.Content | None = types.Content(role="user", parts=said_parts(steer.content)[0])
+            if steer.source == "user" and content is not None:
+                content = await hear(self._live, content, steer=True)
+            if content is not None:
+                await self._inject(steer, content, context, request)
+        for note in await ctx.notes(thread, context.agent_name) if thread is not None else ():
+            content = types.Content(role="user", parts=said_parts(note.content)[0])
+            await self._inject(note, content, context, request)
+
+    async def _inject(
+        self, steer: Steer, content: types.Content, context: CallbackContext, request: LlmRequest
+    ) -> None:
+        request.contents.append(content)
+        invocation = context._invocation_context  # private: the session service has no public way in from here
+        last = invocation.session.events[-1].timestamp if invocation.session.events else None
+        event = AdkEvent(
+            author="user",
+            invocation_id=invocation.invocation_id,
+            branch=invocation.branch,
+            isolation_scope=invocation.isolation_scope,
+            content=content,
+            custom_metadata={MESSAGE: steer.message_id},
+        )
+        if last is not None:
+            # SQLite reloads in the order of timestamps, and ADK has stamped the model's event already.
+            event.timestamp = last + 1e-6
+        await invocation.session_service.append_event(session=invocation.session, event=event)
 
 
 def _works_for_a_caller(context: CallbackContext) -> bool:

@@ -132,6 +132,8 @@ class AdkSessionState:
         """Model calls of this turn, over all its runs and children."""
         self.steps = 0
         """Those of the session's own agents."""
+        self.said_last_word = False
+        """The one model call that a turn may make after its limit has been made."""
         self.transfers: dict[str | None, tuple[str, str]] = {}
         """By thread: the agent that hands over, and the one that it called for, which has not begun; a run may end
         between."""

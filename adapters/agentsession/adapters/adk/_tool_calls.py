@@ -93,6 +93,9 @@ class ToolCalls:
             return {"error": "blocked: this call could not be checked"}
 
     async def _decide(self, tool: BaseTool, args: Any, context: ToolContext) -> dict[str, Any] | None:
+        grace = self._live.ctx.grace
+        if grace is not None and tool.name != grace.completion_tool:
+            return {"error": "denied: the turn has reached its limit"}
         hooked, request_id = self._live.hooked_calls, self._known_request(context)
         if isinstance(args, dict):
             # Not the hooks' affair alone: who loads the session may have none, and the host has seen what was changed.

@@ -6,6 +6,7 @@ from agentsession.adapters.base._answering import recorded_answer
 from agentsession.adapters.base._arguments import wrong_args
 from agentsession.adapters.base._context import RunContext
 from agentsession.adapters.base._executor import BaseExecutor, RunResult
+from agentsession.adapters.base._grace import GraceCall
 from agentsession.adapters.base._hooked import HookBlocked
 from agentsession.adapters.base._hooks import PROCEED, Hooked, Hooks, hook_events
 from agentsession.adapters.base._limits import check_limits
@@ -19,6 +20,7 @@ __all__ = [
     "PROCEED",
     "BaseExecutor",
     "BaseSession",
+    "GraceCall",
     "HookBlocked",
     "Hooked",
     "Hooks",

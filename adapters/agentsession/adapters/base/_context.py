@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from anyio.lowlevel import checkpoint
 
+from agentsession.adapters.base._grace import GraceCall, denies
 from agentsession.adapters.base._hooked import RunHooked
 from agentsession.adapters.base._hooks import Hooks
 from agentsession.adapters.base._message import MessageWriter
@@ -114,6 +115,12 @@ class RunContext:
     def answers(self) -> Mapping[str, Answer]:
         """When re-entered: the answer to each request that was pending, by request id."""
         return self._run.answers
+
+    @property
+    def grace(self) -> GraceCall | None:
+        """Set when the turn has reached a limit and the executor, which ``gives_grace``, is called for a last word: one
+        model call that is told ``ctx.grace.note``, in which nothing is started. What is asked for is denied."""
+        return self._run.grace
 
     @property
     def turn_number(self) -> int:
@@ -223,7 +230,7 @@ class RunContext:
         """
         if not self.is_ready():
             await self.ready()
-        hooked = self.hooked
+        hooked = self.hooked if self._run.grace is None or not denies(self._run.grace, event) else None
         if hooked is not None and isinstance(event, (ToolRequest, ToolResponse)) and hooked.wants(event):
             shown: Any = hooked.request(event) if isinstance(event, ToolRequest) else hooked.response(event)
             made: E = await shown
@@ -442,7 +449,7 @@ class RunContext:
     @property
     def has_steers(self) -> bool:
         """Whether a steer waits to be taken."""
-        return bool(self._session.machine.steers)
+        return self._run.grace is None and bool(self._session.machine.steers)
 
     async def steers(self) -> Sequence[Steer]:
         """Take what the host has queued: each becomes a user message in the record, exactly once (CTL-06).
@@ -452,8 +459,20 @@ class RunContext:
         """
         await self.attached()
         taken = self._session.steers.take(self._run, self.agent_id, self.thread_id)
-        if taken:
+        notes = await self.notes(self.thread_id)
+        if taken or notes:
             await self.stored()
-            if self.hooked is not None:
-                return await self.hooked.steers(taken)
-        return taken
+        if taken and self.hooked is not None:
+            taken = list(await self.hooked.steers(taken))
+        return [*taken, *notes]
+
+    async def notes(self, thread_id: str | None, agent_id: str | None = None) -> list[Steer]:
+        """Take what the session itself has to say to the agent of a thread: that it goes in circles.
+
+        For an executor that knows of threads which no context stands for; :meth:`steers` takes those of its own. Where
+        such an agent was told before, its turn ends here instead: look at :attr:`aborting` before a model call.
+        """
+        if self._session.loops.due is not None:
+            self._session.loops.act(self._run)
+            await checkpoint()
+        return self._session.steers.take_notes(self._run, agent_id or self.agent_id, thread_id)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 import anyio
 
 from agentsession.adapters.base._arguments import need
-from agentsession.adapters.base._run import HELD_BREATH, Outcome, Run
+from agentsession.adapters.base._run import Outcome, Run
 from agentsession.adapters.base._settling import close_agents, close_messages, reopen_agents, settle_requests
 from agentsession.adapters.base._stamping import restamp
 from agentsession.protocol import (
@@ -26,6 +26,7 @@ from agentsession.protocol import (
     AgentEnd,
     AgentSessionError,
     AgentStart,
+    ElicitationAnswer,
     Error,
     Event,
     Message,
@@ -34,6 +35,7 @@ from agentsession.protocol import (
     SessionError,
     StreamEnd,
     Thought,
+    ToolDenial,
 )
 
 if TYPE_CHECKING:
@@ -98,21 +100,40 @@ class Ending:
                 if self._session.answers.pending_ids():
                     self.end("input_required")
                     return
-                if self._session.turns.enter_on(run):
+                if (run.grace is None or _has_handed_in(run)) and self._session.turns.enter_on(run):
                     return
-                error = self._left_open()
+                error = self._left_open(steers=run.grace is None)
+        last_word = self._session.last_word
+        if run.grace is not None:
+            if error is not None and not machine.fatal:
+                last_word.failed(self._describe(error))
+            over = run.aborting is not None or outcome.cancelled or reason in ("failed", "refusal", "aborted")
+            data = last_word.end_data(run.grace, failed=over or error is not None)
+            self._close_run(run, run.grace.limit)
+            self.end(run.grace.limit, data)
+            return
         if error is not None or (outcome.cancelled and reason == "completed"):
             recorder.record(self._describe(error), agent_id=self._session.descriptor.name)
             reason = "failed"
+        self._close_run(run, reason)
+        if last_word.asked_for(run, reason):
+            if last_word.may_begin(run, reason):
+                self._session.turns.start_last_word(run, reason, data)
+                return
+            data = {**(data or {}), "grace": "skipped"}
+        if reason == "completed" and not self._said_something(run.turn_id):
+            data = {**(data or {}), "empty": True}
+        self.end(reason, data)
+
+    def _close_run(self, run: Run, reason: str) -> None:
+        """Close all that a run has open; nothing that it emits is recorded any more."""
+        machine = self._machine
         run.muted = True
         run.kill_replies()
         self._session.answers.secrets.clear()
         self._close_all(machine.requests.values(), list(machine.open_messages), interrupted=reason != "completed")
         for event in close_agents(machine, reason):
-            recorder.record(event)
-        if reason == "completed" and not self._said_something(run.turn_id):
-            data = {**(data or {}), "empty": True}
-        self.end(reason, data)
+            self._recorder.record(event)
 
     def _describe(self, error: BaseException | None) -> Error:
         if error is None:
@@ -127,7 +148,7 @@ class Ending:
             _logger.exception("describe_error failed")
             return Error(status="INTERNAL", message=f"the executor failed with {type(error).__name__}", fatal=True)
 
-    def _left_open(self) -> ProtocolViolation | None:
+    def _left_open(self, *, steers: bool) -> ProtocolViolation | None:
         """What a run that returned as if it were done has forgotten."""
         machine, where = self._machine, f"session {self._session.session_id}"
         if machine.requests:
@@ -138,7 +159,7 @@ class Ending:
                 where=where,
                 fix="emit a tool_response for every request that the executor runs",
             )
-        if machine.steers:
+        if machine.steers and steers:
             return ProtocolViolation(
                 "CTL-06",
                 "the run returned without taking a queued steer",
@@ -253,12 +274,17 @@ class Ending:
     def settle_turn(self, reason: str, cause: str) -> str:
         """End a turn that waits, in a stream of its own, whose id is returned. Nothing is executed by it."""
         turns, machine = self._session.turns, self._machine
+        last_word = self._session.last_word
+        grace = turns.run.grace if turns.run is not None else last_word.of_record(machine.turn_id)
         self.mute(turns.run)
         self._session.answers.secrets.clear()
         options = turns.run.options if turns.run is not None else self._session.options.execution
         stream_id, _ = turns.begin_stream(cast(str, machine.turn_id), options)
         self._settle(machine.requests.values())
-        self.end(reason, {"cause": cause})
+        if grace is not None:  # the first cause is why it ends
+            self.end(grace.limit, last_word.end_data(grace, failed=True))
+        else:
+            self.end(reason, {"cause": cause})
         return stream_id
 
     def settle_volatile(self, cause: str, reason: str, volatile: Iterable[str]) -> None:
@@ -295,9 +321,9 @@ class Ending:
     def interrupt(self, run: Run, reason: str, cause: str) -> None:
         """Settle what waits for the host, so that later answers are stale, and ask the run to end. Once."""
         if run.aborting is not None:
+            run.no_grace = run.no_grace or reason in ("aborted", "deadline")
             return
         run.aborting, run.end_reason = cause, reason
-        run.breath = HELD_BREATH  # it may emit without ever waiting: its next event gives the loop a turn
         self._session.answers.secrets.clear()
         self._settle(self._machine.requests.values(), started=False)
         run.kill_replies()
@@ -388,3 +414,9 @@ class Ending:
         """What was pending where the fork was made is settled in the fork. PER-05."""
         if self._machine.state == "input_required":
             self.settle_turn("aborted", "fork")
+
+
+def _has_handed_in(run: Run) -> bool:
+    """Whether something that a last word has posted was answered with more than a no: its completion tool has run."""
+    answers = [run.kept.get(request_id) for request_id in run.posted]
+    return any(answer is not None and not isinstance(answer, (ToolDenial, ElicitationAnswer)) for answer in answers)

@@ -113,6 +113,9 @@ class BaseExecutor:
     fires_hooks: ClassVar[bool] = False
     """The executor asks the host's hooks about messages and tool calls itself; else ``ctx`` does, at
     ``on_user_message``, ``before_tool`` and ``after_tool``."""
+    gives_grace: ClassVar[bool] = False
+    """The executor makes one last model call when it is called with ``ctx.grace``; else a turn that reached a limit
+    ends without a last word."""
 
     needs_whole_record: ClassVar[bool] = False
     """The executor reads events of ended turns in ``ctx.record`` or ``session.record``: a session keeps all of them in
@@ -341,7 +344,8 @@ class BaseExecutor:
     async def __call(self, session: BaseSession, run: Run) -> RunResult | None:
         working = session.machine.agents.get(None) if run.message is None else None
         ctx = RunContext(session, run, working[-1] if working else self.descriptor.name)
-        if not self.brackets_itself and run.message is not None:
+        begins = run.message is not None or (run.grace is not None and not run.answers)
+        if not self.brackets_itself and begins:
             await ctx.emit(AgentStart(agent_id=self.descriptor.name))
         # First what the run acts on, then its acts: a killed process must find the stream that it was in (PER-04).
         await ctx.stored()

@@ -11,6 +11,7 @@ turn's next stream, also in that of another process, which finds in the record h
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 
-from agentsession.adapters.base._run import Run
+from agentsession.adapters.base._run import HELD_BREATH, Run
 from agentsession.protocol import (
     AbortTimeout,
     AgentDescriptor,
@@ -27,6 +28,7 @@ from agentsession.protocol import (
     Error,
     Event,
     ExecutionOptions,
+    Grace,
     InvalidInput,
     Price,
     Usage,
@@ -113,6 +115,7 @@ class Limits:
         self._spent_turn: str | None = None
         self._spent = 0.0
         """US dollars that the model calls of that turn have cost."""
+        self._grace_until: float | None = None
         self.expires_at: str | None = None
         """The present turn's deadline as the host gave it: until when what is asked may be answered."""
 
@@ -152,9 +155,29 @@ class Limits:
             self._turn_id, self._used_s = turn_id, self._recorded_s(turn_id)
         self._since = self._clock()
         limit = self.of(run).max_time_seconds
+        if run.grace is not None:
+            limit = self._last_word_until(run)
         if limit is not None:
-            scope = self._timer = anyio.CancelScope()
-            self._start(self._time, turn_id, limit, scope, name=f"agentsession time {turn_id}")
+            self._start_timer(turn_id, limit)
+
+    def _start_timer(self, turn_id: str, limit: float) -> None:
+        scope = self._timer = anyio.CancelScope()
+        self._start(self._time, turn_id, limit, scope, name=f"agentsession time {turn_id}")
+
+    def last_word_begins(self, run: Run) -> None:
+        """From now on the time of the turn is that of its last word."""
+        scope, self._timer = self._timer, None
+        if scope is not None:
+            scope.cancel()
+        self._grace_until = None
+        self._start_timer(run.turn_id, self._last_word_until(run))
+
+    def _last_word_until(self, run: Run) -> float:
+        """How many active seconds the turn has had when the time of its last word is over."""
+        if self._grace_until is None:
+            grace = run.options.grace or Grace()
+            self._grace_until = self.active_s + grace.seconds
+        return self._grace_until
 
     def stream_ended(self, *, final: bool) -> None:
         """The open stream is ending: the count stops, with the turn for good."""
@@ -165,7 +188,7 @@ class Limits:
         if scope is not None:
             scope.cancel()
         if final:
-            self._turn_id = None
+            self._turn_id = self._grace_until = None
             self._forget_deadline()
 
     @property
@@ -218,18 +241,26 @@ class Limits:
         So does one whose cost nobody knows: what cannot be counted cannot be kept below a limit.
         """
         limit = self.of(run).max_budget_usd
-        if limit is None or run.aborting is not None:
+        if limit is None or run.aborting is not None or run.grace is not None:
             return
+        if run.options.grace is not None and self._executor.gives_grace:
+            limit -= run.options.grace.reserve_usd or 0.0
         if self._spent_turn != run.turn_id:
             self._spent_turn, self._spent = run.turn_id, self._recorded_cost(run.turn_id, before=usage.seq)
         if usage.cost is None:
             model = usage.model or "a model without a name"
+            self._spent = math.inf
             message = f"a call of {model} did not tell its cost, and no price is known: the budget cannot be kept"
             self._interrupt("max_budget", "RESOURCE_EXHAUSTED", message)
             return
         self._spent += usage.cost
         if self._spent >= limit:
             self._interrupt("max_budget", "RESOURCE_EXHAUSTED", f"the turn's model calls have cost {self._spent:g} USD")
+
+    def has_reserve(self, run: Run, grace: Grace) -> bool:
+        """Whether the part of the budget that is kept for a last word is still there."""
+        limit = self.of(run).max_budget_usd
+        return grace.reserve_usd is not None and limit is not None and self._spent < limit
 
     def _recorded_cost(self, turn_id: str, *, before: int) -> float:
         """What the turn's earlier calls have cost, by the record: those of another process, or none."""
@@ -255,11 +286,12 @@ class Limits:
 
     def _interrupt(self, reason: str, status: str, message: str) -> None:
         run = self._session.turns.run
-        if run is None or run.muted or run.aborting is not None:
+        if run is None or run.muted:
             return
-        if not self._machine.fatal:
+        if run.aborting is None and run.grace is None and not self._machine.fatal:
             self._recorder.record(Error(status=status, message=message, code=reason, source="host"))
         self._session.ending.interrupt(run, reason, reason)
+        run.breath = HELD_BREATH  # it may emit without ever waiting: its next event gives the loop a turn
 
     async def _end(self, reason: str, status: str, message: str) -> None:
         self._interrupt(reason, status, message)

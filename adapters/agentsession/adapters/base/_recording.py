@@ -7,7 +7,7 @@ LIFE-06, ORD-01, ORD-02, PER-02, PER-03. May import: ``agentsession.protocol``, 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from anyio.abc import TaskGroup
 
@@ -44,6 +44,9 @@ from agentsession.protocol import (
     rewind_point,
     without_rewound,
 )
+
+if TYPE_CHECKING:
+    from agentsession.adapters.base._loopwatch import LoopWatch
 
 __all__ = ["Recorder"]
 
@@ -86,6 +89,8 @@ class Recorder:
         """Told of every response, in the step that records it."""
         self.spans: StreamSpans | None = None
         """Told of what is recorded, if somebody may trace it."""
+        self.loops: LoopWatch | None = None
+        """Told of what is recorded, where the host wants to know of an agent that goes in circles."""
         self._clock = EventClock(now)
         self._opening: tuple[str, str] | None = None
         self._turn_start = 0
@@ -215,6 +220,8 @@ class Recorder:
         made = delta(template, kind, text, index, seq, self._clock.stamp())
         self.machine.feed(made)
         self.seq = seq
+        if self.loops is not None:
+            self.loops.said(made)
         self.flusher.append(made)
 
     def _count_turn(self, turn_id: str | None, seq: int) -> None:
@@ -228,6 +235,12 @@ class Recorder:
     def _note_tool_request(self, event: ToolRequest) -> None:
         if not event.partial:
             self.requests[event.request_id] = event
+            if self.loops is not None:
+                self.loops.asked(event)
+
+    def _note_message(self, event: Message) -> None:
+        if event.partial and self.loops is not None:
+            self.loops.said(event)
 
     def _note_question(self, event: ElicitationRequest) -> None:
         self.requests[event.request_id] = event
@@ -236,6 +249,8 @@ class Recorder:
         self.requests.pop(event.request_id, None)
         if self.on_response is not None:
             self.on_response(event)
+        if self.loops is not None and isinstance(event, ToolResponse):
+            self.loops.answered(event)
 
     def _note_end(self, event: StreamEnd) -> None:
         if event.stream_id is not None:
@@ -403,6 +418,7 @@ _TRACED: Final = frozenset(
 """Types of events that spans begin or end with."""
 
 _NOTES: Final[Mapping[str, Callable[[Recorder, Any], None]]] = {
+    "message": Recorder._note_message,
     "tool_request": Recorder._note_tool_request,
     "elicitation_request": Recorder._note_question,
     "tool_response": Recorder._note_response,

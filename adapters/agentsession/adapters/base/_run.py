@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Container, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 
 from agentsession.protocol import Answer, ExecutionOptions, MessageInput, RunEnded
+
+if TYPE_CHECKING:
+    from agentsession.adapters.base._grace import GraceCall
 
 __all__ = ["HELD_BREATH", "Outcome", "Reply", "Run"]
 
@@ -87,11 +90,16 @@ class Run:
         answers: Mapping[str, Answer],
         options: ExecutionOptions,
         previous: Sequence[Run] = (),
+        grace: GraceCall | None = None,
     ) -> None:
         self.turn_id = turn_id
         self.message = message
         self.answers = answers
         self.options = options
+        self.grace = grace
+        """Set for the last word of a turn that has reached a limit."""
+        self.no_grace = False
+        """Somebody has ended the turn while it was ending at a limit: there is no last word."""
         self.previous = list(previous)
         """Runs of earlier turns that have not exited yet: this one starts after them."""
         self.breath = 0

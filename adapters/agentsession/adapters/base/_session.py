@@ -21,8 +21,10 @@ import anyio
 
 from agentsession.adapters.base._arguments import need
 from agentsession.adapters.base._ending import Ending
+from agentsession.adapters.base._grace import LastWord
 from agentsession.adapters.base._hooks import Hooks
 from agentsession.adapters.base._limits import Limits
+from agentsession.adapters.base._loopwatch import LoopWatch
 from agentsession.adapters.base._pending import AnswerBook
 from agentsession.adapters.base._readers import LogReader, LogStream
 from agentsession.adapters.base._recording import Recorder
@@ -109,8 +111,10 @@ class BaseSession:
         self.spans = self.recorder.spans = stream_spans(executor.descriptor.name, key.session_id)
         self.answers = AnswerBook(self)
         self.limits = Limits(self)
+        self.last_word = LastWord(self)
         self.ending = Ending(self)
         self.turns = Turns(self)
+        self.loops = LoopWatch(self)
         self.work = Work(self)
         self.steers = Steers(self)
 
@@ -256,6 +260,8 @@ class BaseSession:
             )
         )
         self._mode = config.permission_mode or self._mode
+        if config.tools is not None:
+            self.loops.know_tools([*config.tools, *self.descriptor.own_tools])
         self.executor.apply_update(self, config)
         await self.stored()
         return Receipt(status="applied")

@@ -11,7 +11,7 @@ counts. A turn that is loaded has the steers again that were queued in it and no
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agentsession.adapters.base._run import Run
 from agentsession.protocol import (
@@ -22,6 +22,7 @@ from agentsession.protocol import (
     Message,
     MessageInput,
     Receipt,
+    Text,
 )
 
 if TYPE_CHECKING:
@@ -33,11 +34,13 @@ __all__ = ["Steer", "Steers"]
 class Steer:
     """A steer that was taken: its content is in the record as a user message from now on."""
 
-    __slots__ = ("content", "message_id")
+    __slots__ = ("content", "message_id", "source")
 
-    def __init__(self, message_id: str, content: list[ContentPart]) -> None:
+    def __init__(self, message_id: str, content: list[ContentPart], source: str = "user") -> None:
         self.message_id = message_id
         self.content = content
+        self.source = source
+        """``user``: a person's, by the host; ``host``: what the session itself has to say."""
 
 
 class Steers:
@@ -48,6 +51,8 @@ class Steers:
         self._recorder = session.recorder
         self._machine = session.recorder.machine
         self._queue: dict[str, Steer] = {}
+        self._notes: list[tuple[str | None, str, dict[str, Any]]] = []
+        """What the session itself has to say to an agent: the thread, the text, and what it is about."""
 
     def queue(self, content: Sequence[ContentPart]) -> Receipt:
         """Queue a steer, if a turn runs or waits and is not ending."""
@@ -63,9 +68,31 @@ class Steers:
         self._recorder.record(note)
         return Receipt(status="queued", request_id=steer_id)
 
+    def note(self, thread_id: str | None, text: str, meta: dict[str, Any]) -> None:
+        """Have the agent of a thread told something before its next model call, if there is one.
+
+        No steer: nobody was promised that it arrives, so it keeps no turn from ending.
+        """
+        self._notes.append((thread_id, text, meta))
+
+    def take_notes(self, run: Run, agent_id: str, thread_id: str | None) -> list[Steer]:
+        """Record what the session has to say on a thread as messages of the host's, and hand it to the run."""
+        if not self._notes or run.grace is not None:
+            return []
+        self._session.work.check_open(run)
+        mine = [note for note in self._notes if note[0] == thread_id]
+        self._notes = [note for note in self._notes if note[0] != thread_id]
+        taken = [Steer(self._recorder.new_id("m"), [Text(text=text)], "host") for _, text, _ in mine]
+        for steer, (_, _, meta) in zip(taken, mine, strict=True):
+            message = Message(message_id=steer.message_id, role="user", content=steer.content, source="host", meta=meta)
+            self._recorder.record(message, agent_id, thread_id)
+        return taken
+
     def take(self, run: Run, agent_id: str, thread_id: str | None) -> list[Steer]:
         """Record every queued steer as a user message and hand it to the run."""
         self._session.work.check_open(run)
+        if run.grace is not None:
+            return []  # it would start something; the end of the turn lists it as undelivered
         taken = [self._queue.pop(request_id) for request_id in list(self._machine.steers)]
         for steer in taken:
             message = Message(message_id=steer.message_id, role="user", content=steer.content, source="user")
@@ -75,6 +102,7 @@ class Steers:
     def clear(self) -> None:
         """The turn is over."""
         self._queue.clear()
+        self._notes.clear()
 
     def restore(self) -> None:
         """Queue again what was queued in a loaded turn that is not over, and neither injected nor told undelivered."""

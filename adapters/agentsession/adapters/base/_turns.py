@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from agentsession.adapters.base._answering import recorded_answer
+from agentsession.adapters.base._grace import GraceCall
 from agentsession.adapters.base._limits import check_limits, deadline_ms
 from agentsession.adapters.base._readers import LogStream
 from agentsession.adapters.base._run import Run
@@ -100,6 +101,7 @@ class Turns:
     def begin_stream(self, turn_id: str | None, options: ExecutionOptions) -> tuple[str, str]:
         """The ids of a stream that begins (see ``Recorder.begin_stream``); its span begins with it."""
         stream_id, turn_id = self._recorder.begin_stream(turn_id)
+        self._session.loops.stream_begins(turn_id, options)
         if self._session.spans is not None:
             self._session.spans.begin(stream_id, turn_id, options.trace_context)
         return stream_id, turn_id
@@ -212,7 +214,8 @@ class Turns:
         answers = self.answers_for(last) if last is not None else {**self._answers_of_step(turn_id), **secrets}
         base = last.options if last is not None else self.left_options or self._session.options.execution
         ending.reopen()
-        self._start_again(turn_id, answers, self.merged(options, base))
+        grace = last.grace if last is not None else self._session.last_word.of_record(turn_id)
+        self._start_again(turn_id, answers, self.merged(options, base), grace)
 
     def enter_on(self, last: Run) -> bool:
         """The run has returned and all that it has posted is answered already: call it again, in the same stream."""
@@ -220,11 +223,20 @@ class Turns:
             return False
         self._answers.take_secrets(list(self._answers.secrets))
         last.asked = dict(last.posted)
-        self._start_again(last.turn_id, self.answers_for(last), last.options)
+        self._start_again(last.turn_id, self.answers_for(last), last.options, last.grace)
         return True
 
-    def _start_again(self, turn_id: str, answers: Mapping[str, Answer], options: ExecutionOptions) -> None:
-        self.run = Run(turn_id=turn_id, message=None, answers=answers, options=options, previous=self.unfinished())
+    def start_last_word(self, last: Run, reason: str, data: Mapping[str, Any] | None) -> None:
+        """The run has ended at a limit: call the executor once more, in the same stream, so that it can say so."""
+        grace = self._session.last_word.begin(last, reason, data)
+        self._session.limits.last_word_begins(last)
+        self._start_again(last.turn_id, {}, last.options, grace)
+
+    def _start_again(
+        self, turn_id: str, answers: Mapping[str, Answer], options: ExecutionOptions, grace: GraceCall | None
+    ) -> None:
+        previous = self.unfinished()
+        self.run = Run(turn_id=turn_id, message=None, answers=answers, options=options, previous=previous, grace=grace)
         self._executor.start_run(self._session, self.run)
 
     @staticmethod

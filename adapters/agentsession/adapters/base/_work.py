@@ -45,6 +45,7 @@ class Work:
         self._machine = session.recorder.machine
         self._answers = session.answers
         self._turns = session.turns
+        self._loops = session.loops
 
     def record_for(self, run: Run, event: E, agent_id: str, thread_id: str | None) -> E:
         """Record what ``run`` emits, with the context's agent and thread where the event names none."""
@@ -66,6 +67,10 @@ class Work:
                 run.scope.cancel()  # fatal ends the stream at once: LIFE-18
             elif isinstance(made, Usage):
                 self._session.limits.spent(run, made)
+        if run.grace is not None:
+            self._session.last_word.check(run, made)
+        if self._loops.due is not None:
+            self._loops.act(run)
         if run.busy <= 0:
             self.pause_again(run)
         return made
@@ -93,6 +98,8 @@ class Work:
         if run.muted or run is not self._turns.run or run.attach is not None:
             self.check_open(run)
         self._recorder.record_delta(template, kind, text, index)
+        if self._loops.due is not None:
+            self._loops.act(run)
         if run.busy <= 0:
             self.pause_again(run)
 

@@ -387,7 +387,8 @@ _EXECUTORS: Final = (
         "A limit was set that this executor cannot keep.",
         "A budget needs the cost of each model call, a number of calls needs an executor that counts them. Nothing is "
         "limited silently.",
-        "Leave it out; the error names the limits that this executor keeps.",
+        "Leave it out; the error names the limits that this executor keeps. A budget can be kept where an executor "
+        "counts tokens, if you say what its models cost: `prices`, `--price`.",
         _USAGE,
     ),
     ErrorEntry(

@@ -13,7 +13,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import json
-from typing import Any
+from typing import Any, Final
 
 from agentsession.host._child_events import child_events
 from agentsession.host._plan import PlanStep, plan_steps
@@ -206,7 +206,14 @@ class Renderer:
     def _message(self, event: Message) -> list[Line]:
         if event.role != "user":
             return self.speech.feed(event)
-        return [] if event.partial else self._user(event)
+        if event.partial:
+            return []
+        return self._told(event) if event.source == "host" else self._user(event)
+
+    def _told(self, event: Message) -> list[Line]:
+        """What the session itself said to the agent: that it goes in circles, or has reached a limit."""
+        rows = wrap(f"told the agent: {escape(plain_text(event.content))}", self.view.width - 4)
+        return [line((f"  {row}" if number == 0 else f"    {row}", "dim")) for number, row in enumerate(rows)]
 
     def _user(self, event: Message) -> list[Line]:
         number = self._steers.get(event.message_id)
@@ -405,7 +412,8 @@ class Renderer:
         total = self.totals
         style: Style = "good" if event.reason == "completed" else "warn"
         cause = (event.data or {}).get("cause")
-        why = f" ({escape(str(cause))})" if cause else ""
+        why = f" ({escape(str(cause))})" if cause and cause != event.reason else ""
+        why += _LAST_WORDS.get(str((event.data or {}).get("grace")), "")
         empty = " with nothing said" if (event.data or {}).get("empty") else ""
         spent = f"(model {total.model_s:.0f}, tools {total.tools_s:.0f}, you {total.you_s:.0f})"
         used = f"in {count(total.input_tokens)} out {count(total.output_tokens)}"
@@ -421,6 +429,10 @@ class Renderer:
             first,
             *(line(f"   {row}") for text in (*rows[1:], more.strip()) for row in wrap(text, self.view.width - 3)),
         ]
+
+
+_LAST_WORDS: Final = {"completed": " with a last word", "failed": " (its last word failed)"}
+"""How it is said what came of a turn's last word."""
 
 
 def _status(event: ToolResponse) -> str:
