@@ -394,6 +394,7 @@ class Pipeline:
             thread_id=request.thread_id,
             ask=questions.ask,
             caller=None if self._caller is None else self._caller(request),
+            user_id=self._facts(request)["user_id"] or "local",
         )
         outcome: ToolOutcome | None = None
         is_late = False

@@ -63,6 +63,7 @@ class ToolContext:
         thread_id: str | None = None,
         ask: Callable[[ElicitationRequest], Awaitable[ElicitationAnswer]] | None = None,
         caller: Caller | None = None,
+        user_id: str = "local",
     ) -> None:
         self._ask = ask
         self.request_id = request_id
@@ -73,6 +74,8 @@ class ToolContext:
         """The agent thread that asked; ``None`` is the main one."""
         self.caller = caller
         """The turn that the call belongs to: for the host's own tools that run whole agents."""
+        self.user_id = user_id
+        """Whose session it is; ``local`` where the session was opened elsewhere and the host was not told."""
         self.returned = False
         self._home = threading.get_ident()
         self._cancelled = threading.Event()

@@ -319,3 +319,32 @@ async def test_the_models_that_agents_call_are_known_after_a_load() -> None:
 def test_a_table_of_models_holds_models() -> None:
     with pytest.raises(ConfigurationError, match="no model of ADK"):
         AdkExecutor(LlmAgent(name="root"), models={"a": "gemini"})  # type: ignore[dict-item]  # what the check is for
+
+
+@pytest.mark.parametrize("dropped", ["function_call", "function_response"])
+async def test_a_hook_cannot_part_a_call_from_its_result(dropped: str) -> None:
+    def cut(payload: Any) -> HookOutcome | None:
+        kept = [item for item in payload.contents if item.content[0].type != dropped]
+        return modify(contents=kept) if len(kept) < len(payload.contents) else None
+
+    root = agent(call("look"), say("never"), tools=[look])
+    async with driven(root, hooks=Desk(before_model=cut)) as driver:
+        turn = await driver.turn("go")
+    assert (turn.reason, model_calls(root)) == ("aborted", 1)
+    assert errors(turn)[0][0] == "hook-failed"
+
+
+async def test_a_hook_can_show_other_results_and_drop_whole_pairs() -> None:
+    def show(payload: Any) -> HookOutcome | None:
+        if payload.contents[-1].content[0].type != "function_response":
+            return modify(contents=payload.contents[:1]) if len(payload.contents) > 2 else None
+        part = payload.contents[-1].content[0]
+        less = part.model_copy(update={"response": {"result": "less"}})
+        return modify(contents=[*payload.contents[:-1], payload.contents[-1].model_copy(update={"content": [less]})])
+
+    root = agent(call("look", id="c1"), say("one"), say("two"), tools=[look])
+    async with driven(root, hooks=Desk(before_model=show)) as driver:
+        await driver.turn("go")
+        await driver.turn("on")
+    assert history(root.model, 1) == [("user", "go"), ("call c1", "look"), ("result c1", '{"result": "less"}')]
+    assert history(root.model, 2) == [("user", "go")]

@@ -6,6 +6,7 @@ Not for: firing hooks (``_hooks.py``). Rules carried: TOOL-05 (a hook makes no c
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -94,6 +95,8 @@ def change_request(request: LlmRequest, change: ModelRequestChange, shown: Seque
         contents = [
             types.Content(role=item.role, parts=pool.changed(item.content, free=True)) for item in change.contents
         ]
+        if _unpaired(contents) - _unpaired(request.contents):
+            raise InvalidInput("a hook left a call without its result, or a result without its call")
     settings = dict(change.config or {})
     unknown = sorted(settings.keys() - set(SETTINGS))
     if unknown:
@@ -116,6 +119,20 @@ def change_request(request: LlmRequest, change: ModelRequestChange, shown: Seque
         config.system_instruction = change.system_instruction
     if change.tools is not None:
         _keep_tools(request, frozenset(change.tools))
+
+
+def _unpaired(contents: Sequence[types.Content]) -> Counter[tuple[str, str, str]]:
+    """The calls that have no result in a request, and the results that have no call; providers refuse both."""
+    calls: Counter[tuple[str, str]] = Counter()
+    results: Counter[tuple[str, str]] = Counter()
+    for content in contents:
+        for part in content.parts or ():
+            if part.function_call is not None:
+                calls[part.function_call.id or "", part.function_call.name or ""] += 1
+            if part.function_response is not None:
+                results[part.function_response.id or "", part.function_response.name or ""] += 1
+    alone = {"call": calls - results, "result": results - calls}
+    return Counter({(kind, *key): count for kind, found in alone.items() for key, count in found.items()})
 
 
 def _keep_tools(request: LlmRequest, names: frozenset[str]) -> None:

@@ -163,6 +163,9 @@ def run(
     loop_detection: Annotated[
         bool | None, typer.Option("--loop-detection/--no-loop-detection", help="Stop a turn that only repeats itself.")
     ] = None,
+    fallback: Annotated[
+        list[str] | None, typer.Option(metavar="MODEL", help="Use this model when the agent's fails; repeatable.")
+    ] = None,
 ) -> None:
     """Run an agent: at a terminal, once, or for a program."""
     from agentsession.host.cli import _run
@@ -195,6 +198,7 @@ def run(
             grace=grace,
             loop_detection=loop_detection,
         ),
+        fallback=fallback or (),
     )
     raise typer.Exit(_run.run(options))
 

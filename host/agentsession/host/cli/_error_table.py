@@ -464,6 +464,20 @@ _EXECUTORS: Final = (
         _USAGE,
     ),
     ErrorEntry(
+        "models-invalid",
+        "Models or their policy cannot be used as given.",
+        "`ModelRouter` takes names of models, and `silent` or `ask` as the policy.",
+        'Write `ModelRouter(["gemini-2.5-flash"], policy="ask")`.',
+        _USAGE,
+    ),
+    ErrorEntry(
+        "MODEL_UNAVAILABLE",
+        "No model is left that could answer.",
+        "The agent's model and those to use instead are overloaded, out of quota or do not exist, or nobody agreed to"
+        " use another. The message names each and why.",
+        "Try again later, or name another model: `--fallback MODEL`, `ModelRouter([...])`.",
+    ),
+    ErrorEntry(
         "record-store",
         "The record could not be stored or read, and the session was stopped.",
         "What cannot be stored is not shown either: the record is the truth. Another program holds a locked database.",

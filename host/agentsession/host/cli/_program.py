@@ -81,7 +81,7 @@ async def run_program(options: RunOptions, loaded: Loaded, out: Out) -> Exit:
     """Serve calls until ``close``, the end of input, or a signal; returns the exit code of the last stream's end."""
     executor = loaded.executor
     async with open_store(options) as store, executor:
-        session, _ = await open_session(Host(loop_detection=False), executor, options, store)
+        session, _ = await open_session(Host(loop_detection=False, hooks=loaded.hooks), executor, options, store)
         server = _Server(session, out)
         try:
             return await server.serve()

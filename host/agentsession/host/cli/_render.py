@@ -19,6 +19,7 @@ from agentsession.host._child_events import child_events
 from agentsession.host._plan import PlanStep, plan_steps
 from agentsession.host.cli._blocks import indented, output_block, output_text, part_lines, question_block
 from agentsession.host.cli._lines import Line, Style, View, line
+from agentsession.host.cli._model_lines import model_change, model_note
 from agentsession.host.cli._progress import Progress, plan_lines
 from agentsession.host.cli._shapes import as_list, as_object
 from agentsession.host.cli._speech import Speech
@@ -185,12 +186,18 @@ class Renderer:
                 before, self._plan = self._plan, steps
                 return plan_lines(steps, before, self.view)
             case Custom():
-                return [self._open(f"{event.kind}", event.data)]
+                noted = model_note(event)
+                return self._of_models(*noted) if noted is not None else [self._open(f"{event.kind}", event.data)]
             case UnknownEvent():
                 extra = event.model_extra or {}
                 return [self._open(f"{event.type} (unknown event)", extra)]
             case _:
                 return [self._open(type(event).__name__, event.to_wire())]
+
+    def _of_models(self, text: str, style: str) -> list[Line]:
+        mark = self.view.glyphs.warn if style == "warn" else "*"
+        shown: Style = "warn" if style == "warn" else "dim"
+        return [line((row, shown)) for row in wrap(f"{mark} {escape(text)}", self.view.width)] if text else []
 
     def _open(self, what: str, data: Any) -> Line:
         text = f"* {escape(what)} {escape(json.dumps(data, ensure_ascii=False)) if data is not None else ''}".rstrip()
@@ -381,6 +388,9 @@ class Renderer:
         return [line((f"{self.view.glyphs.agent} @{escape(event.agent_id)} {escape(event.reason)}", "strong"))]
 
     def _update(self, event: SessionUpdate) -> list[Line]:
+        changed = model_change(event)
+        if changed is not None:
+            return self._of_models(changed, "dim")
         parts = {
             "title": event.title,
             "model": event.model,

@@ -43,6 +43,7 @@ __all__ = [
     "Loaded",
     "OnAsk",
     "RunOptions",
+    "fallback_hooks",
     "load_tools",
     "make_host",
     "open_session",
@@ -73,6 +74,7 @@ class RunOptions:
     color: ColorChoice = "auto"
     debug: bool = False
     limits: LimitOptions = dataclasses.field(default_factory=LimitOptions)
+    fallback: Sequence[str] = ()
 
     @property
     def report_command(self) -> str | None:
@@ -93,6 +95,7 @@ class RunOptions:
             words += [word for pattern in patterns for word in (option, pattern)]
         words += ["--yes-read-only"] if self.yes_read_only else []
         words += self.limits.words
+        words += [word for model in self.fallback for word in ("--fallback", model)]
         return shlex.join(words)
 
 
@@ -164,7 +167,7 @@ def prepare(options: RunOptions, command: str = "run") -> Loaded:
     check_credentials(found, options.model)
     executor = find_executor(found, options.target, command, store=options.store)
     tools = load_tools(options.tools) if options.tools else ToolBox()
-    return Loaded(executor, tools, find_hooks(options.hooks))
+    return Loaded(executor, tools, [*find_hooks(options.hooks), *fallback_hooks(options.fallback)])
 
 
 def make_host(
@@ -187,6 +190,17 @@ def make_host(
         on_ask="channel" if channel is not None else options.on_ask,
         hooks=hooks,
     )
+
+
+def fallback_hooks(models: Sequence[str]) -> list[LifecycleInterceptor]:
+    """What ``--fallback`` asks for; nothing without it: hooks cost something."""
+    if not models:
+        return []
+    if not all(name.strip() for name in models):
+        raise CommandError("--fallback names no model", id="usage", where="run", fix="--fallback gemini-2.5-flash")
+    from agentsession.host.models import ModelRouter
+
+    return [ModelRouter(models)]
 
 
 def load_tools(target: str) -> ToolProvider:
