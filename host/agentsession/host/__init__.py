@@ -40,6 +40,7 @@ from agentsession.host._registry import ExecutorCreator, SessionFactory
 from agentsession.host._results import Answered, TurnResult, UsageTotals
 from agentsession.host._settings import AnswerObserver, Observer
 from agentsession.host._subagents import SubagentTool
+from agentsession.host._tailcalls import TailCall
 from agentsession.host._toolbox import Namespaced, ToolBox, ToolLike, ToolProvider
 from agentsession.host._toolcontext import ToolCancelled, ToolContext
 from agentsession.host._tools import Tool, tool
@@ -65,6 +66,7 @@ __all__ = [
     # tools
     "McpTools",
     "Namespaced",
+    "TailCall",
     "Tool",
     "ToolBox",
     "ToolCancelled",

@@ -1,6 +1,7 @@
 """What a host tool's call comes to: a value, content, or an error that the model can read.
 
-Not for: making the call (``_tools.py``). Rules carried: TOOL-13, SEC-01. May import: ``protocol``.
+Not for: making the call (``_tools.py``). Rules carried: TOOL-13, SEC-01.
+May import: ``_tailcalls``, ``protocol``.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import difflib
 from collections.abc import Iterable
 from typing import Any, Final
 
+from agentsession.host._tailcalls import TailCall
 from agentsession.protocol import Content, Decision, ToolResult, as_content, repair_text, to_json
 
 __all__ = ["ERROR_CODES", "LEFT_WAITING", "ToolError", "ToolOutcome", "unknown_tool"]
@@ -23,6 +25,8 @@ ERROR_CODES: Final = frozenset(
         "server_lost",
         "server_unavailable",
         "unserializable_result",
+        "tail_call_denied",
+        "tail_call_limit",
         "cancelled",
         "host_error",
         "hook_blocked",
@@ -68,6 +72,8 @@ class ToolOutcome:
     """For people's screens; never reaches the model."""
     unknown: bool = False
     """It was cut off after it had started: an error, with effects that nobody knows."""
+    tail: TailCall | None = None
+    """The call that is to give the result instead: the host makes it, and everything else here is left out."""
 
     @classmethod
     def failure(cls, code: str, message: str, **details: Any) -> ToolOutcome:

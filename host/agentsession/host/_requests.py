@@ -28,6 +28,7 @@ from agentsession.host._places import hold_places
 from agentsession.host._policy import PolicyDecision, PolicyRequest, ceiling, decide
 from agentsession.host._results import Stopwatch
 from agentsession.host._settings import Settings
+from agentsession.host._tailcalls import MAX_TAIL_CALLS, TailCall
 from agentsession.host._telemetry import tool_span
 from agentsession.host._toolcontext import ToolContext
 from agentsession.host._toolquestions import ToolQuestions
@@ -239,8 +240,51 @@ class Pipeline:
         outcome = await self._run(request, tool, args, verdict)
         if outcome is None or outcome is LEFT_WAITING:
             return None
+        if outcome.tail is not None:
+            outcome = await self._follow(request, outcome, verdict)
         outcome = await self._after_tool(request, verdict.edited or args, outcome)
         return outcome.answer(request.request_id, verdict.decision, verdict.edited)
+
+    async def _follow(self, first: ToolRequest, outcome: ToolOutcome, verdict: _Allowed) -> ToolOutcome:
+        """Make the calls that a tool of ``first`` hands its own over to; what the last one comes to."""
+        for step in range(1, MAX_TAIL_CALLS + 1):
+            if outcome.tail is None:
+                return outcome
+            try:
+                request = outcome.tail.request(first, step)
+            except (TypeError, ValueError) as error:  # what a tool returns may be anything
+                return ToolOutcome.failure("invalid_arguments", f"of the call that it hands over to: {error}")
+            outcome = await self._tail_call(first, request, step, verdict)
+        if outcome.tail is None:
+            return outcome
+        return ToolOutcome.failure("tail_call_limit", f"the tools handed over more than {MAX_TAIL_CALLS} times")
+
+    async def _tail_call(self, first: ToolRequest, request: ToolRequest, step: int, verdict: _Allowed) -> ToolOutcome:
+        args, problem = _read(request.args)
+        tool = self._settings.tools.get(request.name)
+        if tool is None:
+            return unknown_tool(request.name, [each.name for each in self._settings.tools.descriptors])
+        refused = ToolOutcome.failure("invalid_arguments", problem) if problem is not None else tool.check(args)
+        if refused is not None:
+            return refused
+        try:
+            word = await self._decide_tool(request, args, tool, None)
+        except EndTurn as end:
+            stopped = _tail_denied(request, end.reason or "the user said no")
+            raise EndTurn(stopped.answer(first.request_id, verdict.decision, verdict.edited), end.reason) from None
+        if not isinstance(word, _Allowed):
+            by = None if word is None else word.decision
+            # What has run has run: the request is answered, and cannot wait any more.
+            why = "nobody decided" if word is None else word.reason or "it was denied"
+            await self._send_progress(TailCall.told(first, request, step, by, "denied"))
+            return _tail_denied(request, why)
+        await self._send_progress(TailCall.told(first, request, step, word.decision, "granted"))
+        if word.edited is not None:
+            args = copy.deepcopy(word.edited)
+        outcome = await self._run(request, tool, args, verdict, first)
+        if outcome is None or outcome is LEFT_WAITING:
+            return _tail_denied(request, "it waits for somebody, and a call that was handed over cannot")
+        return outcome if outcome.tail is not None else await self._after_tool(request, args, outcome)
 
     async def _decide_tool(
         self, request: ToolRequest, args: dict[str, Any], tool: Tool | None, problem: str | None
@@ -377,12 +421,23 @@ class Pipeline:
         return None
 
     async def _run(
-        self, request: ToolRequest, tool: Tool, args: dict[str, Any], verdict: _Allowed
+        self,
+        request: ToolRequest,
+        tool: Tool,
+        args: dict[str, Any],
+        verdict: _Allowed,
+        first: ToolRequest | None = None,
     ) -> ToolOutcome | None:
         """Run a host tool in one of the free places; waiting for a place or a person is not its time. Rule: HITL-11.
 
         ``None`` where somebody else has started it: whoever that is tells its result. Rule: TOOL-16.
+        ``first``: the request that is answered by it, when another tool handed over to this one.
         """
+        answered = (first or request).request_id
+
+        async def send_progress(progress: ToolProgress) -> None:
+            await self._send_progress(progress.model_copy(update={"request_id": answered}))
+
         settings = self._settings
         limit_s = settings.tool_timeout_s if tool.timeout_s is None and not tool.keeps_time else tool.timeout_s
         questions = ToolQuestions(request, self.asker.ask)
@@ -400,16 +455,16 @@ class Pipeline:
         is_late = False
         async with hold_places(tool.places, context), self._slots:
             # In the record before the tool runs: after a crash nobody can say whether a tool ran that left no trace.
-            if tool.tells_start and not await self._tell_start(request.request_id):
+            if first is None and tool.tells_start and not await self._tell_start(request.request_id):
                 return None
             # Stopped while it got its place: from here to the tool's first line nothing is awaited.
             await anyio.lowlevel.checkpoint_if_cancelled()
             try:
-                self._running[request.request_id] = (context, verdict)
-                _RUNNING.add((request.session_id, request.request_id))
+                self._running[answered] = (context, verdict)
+                _RUNNING.add((request.session_id, answered))
                 with self.tools.running(), tool_span(tool.name, request.request_id, request.session_id) as failed:
                     async with anyio.create_task_group() as progress:
-                        progress.start_soon(context.forward, self._send_progress)
+                        progress.start_soon(context.forward, send_progress)
                         with anyio.move_on_after(limit_s) as scope:
                             questions.limit = scope
                             outcome = await tool.run(
@@ -426,15 +481,15 @@ class Pipeline:
                         failed(code or "tool_error")
             except anyio.get_cancelled_exc_class():
                 # The whole turn is being cancelled, perhaps before anybody asked what runs.
-                if request.request_id in self._running:
-                    self._cut[request.request_id] = (context, verdict)
+                if answered in self._running:
+                    self._cut[answered] = (context, verdict)
                 raise
             finally:
-                self._running.pop(request.request_id, None)
-                _RUNNING.discard((request.session_id, request.request_id))
+                self._running.pop(answered, None)
+                _RUNNING.discard((request.session_id, answered))
                 context.cancel()
                 if context.thread_running:
-                    self.still_running.append(request.request_id)
+                    self.still_running.append(answered)
                     logger.warning("tool %r was given up; its thread still runs", tool.name)
         if outcome is None or (is_late and outcome.is_error):
             running = True if context.thread_running else None
@@ -521,6 +576,12 @@ def _edited(args: object, tool: Tool | None) -> tuple[dict[str, Any], str | None
         return edited, problem
     refused = tool.check(edited) if tool is not None else None
     return edited, refused.data["error"]["message"] if refused is not None else None
+
+
+def _tail_denied(request: ToolRequest, why: str) -> ToolOutcome:
+    return ToolOutcome.failure(
+        "tail_call_denied", f"the tool ran, and handed over to {request.name}, which did not: {why}", tool=request.name
+    )
 
 
 def _denial(request: ToolRequest, reason: str, decision: Decision) -> ToolDenial:

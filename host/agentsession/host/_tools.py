@@ -27,6 +27,7 @@ from agentsession.host._cancellation import failures, raise_if_cancelled
 from agentsession.host._outcome import ToolError, ToolOutcome
 from agentsession.host._places import Places
 from agentsession.host._signature import ArgumentsRefused, Binds, SchemaCheck, read_model_signature, read_signature
+from agentsession.host._tailcalls import TailCall
 from agentsession.host._toolcontext import ToolContext
 from agentsession.protocol import (
     CONTENT_TYPES,
@@ -311,7 +312,9 @@ def _refusal(refused: ArgumentsRefused) -> ToolOutcome:
 
 def _outcome(value: Any) -> ToolOutcome:
     if isinstance(value, ToolOutcome):
-        return _checked(value)
+        return value if value.tail is not None else _checked(value)
+    if isinstance(value, TailCall):
+        return ToolOutcome(tail=value)
     if _is_part(value):
         return ToolOutcome(content=[value])
     if isinstance(value, list) and value:

@@ -642,6 +642,21 @@ _CALLS: Final = (
         None,
     ),
     ErrorEntry(
+        "tail_call_denied",
+        "A tool ran and handed over to another, which was not allowed to run.",
+        "The other call passes the policy, the hooks and the person like one of the agent's own. What the first tool"
+        " did has been done.",
+        "Allow the other tool, or let the first one do without it.",
+        None,
+    ),
+    ErrorEntry(
+        "tail_call_limit",
+        "Tools handed over to each other more than three times.",
+        "A chain that long is mostly one that never ends.",
+        "Let the tools call each other's functions directly where no decision is needed in between.",
+        None,
+    ),
+    ErrorEntry(
         "cancelled",
         "The tool was stopped by an abort; its effects may be partial.",
         "It had started, so what it did is not known. A call that had not started has the status cancelled.",
