@@ -218,6 +218,7 @@ class Host:
             permission_mode=mode,
             user_id=full.user_id,
             execution=full.execution,
+            declared=tuple(self._settings.tools.descriptors) if above is None else (),
             host=self,
             options=full,
             store=store,
@@ -333,6 +334,7 @@ class Host:
                 attached.permission_mode = await recorded_mode(session)
             if isinstance(message, (str, MessageInput)):
                 options = self._settings.limits.for_turn(options, attached.execution)
+                options = self._with_changed_tools(options, attached)
             return await turn.run(message, options)
         finally:
             del self._turns[id(session)]
@@ -341,6 +343,20 @@ class Host:
             if attached.children:
                 with anyio.CancelScope(shield=True):  # each of its steps is bounded
                     await self._drop_settled_children(attached)
+
+    def _with_changed_tools(self, options: ExecutionOptions | None, attached: Attached) -> ExecutionOptions | None:
+        """The turn's options, with the tools of now where a provider has others than when the session was opened."""
+        if (
+            attached.execution is None
+            or attached.above is not None
+            or (options is not None and options.tools is not None)
+        ):
+            return options
+        now = self._settings.tools.descriptors
+        if tuple(now) == attached.declared:
+            return options
+        others = [each for each in attached.execution.tools or () if each not in attached.declared]
+        return (options or ExecutionOptions()).model_copy(update={"tools": [*others, *now]})
 
     async def abort(self, reason: str | None = None, *, session: AgentSession | None = None) -> None:
         """Abort the running turns, or that of ``session``: host tools are cancelled, then the session ends the turn.

@@ -13,7 +13,8 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any, Protocol, TypeGuard, cast, runtime_checkable
 
 from agentsession.host._outcome import ToolOutcome, unknown_tool
@@ -22,7 +23,16 @@ from agentsession.host._toolcontext import ToolContext
 from agentsession.host._tools import Tool
 from agentsession.protocol import ConfigurationError, ToolDescriptor
 
-__all__ = ["Namespaced", "ToolBox", "ToolLike", "ToolProvider", "is_provider", "legal_name", "provider_name"]
+__all__ = [
+    "Namespaced",
+    "ToolBox",
+    "ToolLike",
+    "ToolProvider",
+    "connected",
+    "is_provider",
+    "legal_name",
+    "provider_name",
+]
 
 logger = logging.getLogger("agentsession.host")
 
@@ -188,6 +198,24 @@ class Namespaced:
             raw = next((each for each in names if legal_name(self.prefix, each) == name), "")
         found = self._provider.get(raw)
         return found and found.provided(self.name, name, trusted=self._trusted, places=self._places)
+
+
+@asynccontextmanager
+async def connected(provider: ToolProvider) -> AsyncGenerator[None]:
+    """Inside, everything in ``provider`` that can be connected is: for whoever was given tools that are not."""
+    async with AsyncExitStack() as stack:
+        for each in _connectable(provider):
+            await stack.enter_async_context(each)
+        yield
+
+
+def _connectable(provider: object) -> Iterator[AbstractAsyncContextManager[Any]]:
+    inner = provider._providers if isinstance(provider, ToolBox) else ()
+    inner = [provider._provider] if isinstance(provider, Namespaced) else inner
+    for each in inner:
+        yield from _connectable(each)
+    if isinstance(provider, AbstractAsyncContextManager) and getattr(provider, "is_connected", False) is not True:
+        yield provider
 
 
 def is_provider(item: object) -> TypeGuard[ToolProvider]:

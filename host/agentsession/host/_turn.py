@@ -57,6 +57,7 @@ from agentsession.protocol import (
     StreamActive,
     StreamEnd,
     ToolDenial,
+    ToolDescriptor,
     ToolGrant,
     ToolProgress,
     ToolRequest,
@@ -93,6 +94,8 @@ class Attached:
     user_id: str | None = None
     execution: ExecutionOptions | None = None
     """The options that it was opened with; ``None`` for a session that was opened by hand."""
+    declared: tuple[ToolDescriptor, ...] = ()
+    """The host's own tools among them."""
     found_seq: int = 0
     """The record's last seq when this host found the session: what was started before, another host has started."""
     host: Host | None = None

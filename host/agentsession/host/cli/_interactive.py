@@ -20,6 +20,7 @@ from typing import Any
 from agentsession.host._elicitation import Approval, Position
 from agentsession.host._host import Host
 from agentsession.host._policy import PolicyDecision
+from agentsession.host._toolbox import connected
 from agentsession.host.cli._exit_codes import Exit
 from agentsession.host.cli._forms import FormQuestion
 from agentsession.host.cli._lines import Line, line
@@ -66,7 +67,7 @@ async def run_interactive(options: RunOptions, loaded: Loaded, clock: Clock = ti
     policy = CommandPolicy(options)
     talk = Conversation(screen, policy, clock)
     host = make_host(options, loaded.tools, policy=policy, channel=talk, observer=talk.event, hooks=loaded.hooks)
-    async with open_store(options) as store, executor:
+    async with open_store(options) as store, connected(loaded.tools), executor:
         session, options = await open_session(host, executor, options, store)
         talk.attach(host, session, options)
         try:

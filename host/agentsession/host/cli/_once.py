@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 
 from agentsession.host._results import TurnResult
+from agentsession.host._toolbox import connected
 from agentsession.host.cli._exit_codes import Exit, exit_code
 from agentsession.host.cli._lines import line
 from agentsession.host.cli._out import CommandError, Out, ReaderGone
@@ -46,7 +47,7 @@ async def run_once(options: RunOptions, loaded: Loaded, out: Out) -> Exit:
         on_answer=view.receipt if options.as_json else None,
         hooks=loaded.hooks,
     )
-    async with open_store(options) as store, executor:
+    async with open_store(options) as store, connected(loaded.tools), executor:
         session, options = await open_session(host, executor, options, store)
         await view.catch_up(session)
         try:
