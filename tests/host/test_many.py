@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import weakref
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ from agentsession.adapters.scripted import Call, Calls, Count, Delay, Deltas, Sa
 from agentsession.host import Host, Job, JobResult, SessionFactory, allow_all, tool
 from agentsession.protocol import (
     AgentDescriptor,
+    AgentSession,
     ConfigurationError,
     Event,
     MemoryRecordStore,
@@ -237,3 +239,34 @@ async def test_200_turns_at_once_lose_and_reorder_no_event() -> None:
             kept = await store.read(executor.record_key(session_id, "local"))
             assert [event for event in events if not is_ephemeral(event)] == kept
             assert len(events) == len(seen["s0"])
+
+
+async def test_sessions_that_are_closed_by_hand_are_let_go_of() -> None:
+    host = Host()
+    left: weakref.WeakSet[AgentSession] = weakref.WeakSet()
+    async with ScriptedExecutor([]) as executor:
+
+        async def open_and_close() -> None:
+            session = await host.open(executor)
+            left.add(session)
+            await session.aclose()
+
+        for _ in range(400):
+            await open_and_close()
+        gc.collect()
+        assert len(left) < 100
+
+
+async def test_an_open_session_that_is_idle_has_no_task() -> None:
+    async with ScriptedExecutor([[Say("hello")]]) as executor:
+        host = Host()
+        before = tasks_here()
+        sessions = [await host.open(executor) for _ in range(50)]
+        for session in sessions:
+            await host.run_turn(session, "go")
+        assert tasks_here() == before
+
+
+def tasks_here() -> int:
+    """How many tasks the loop has."""
+    return len(anyio.get_running_tasks())

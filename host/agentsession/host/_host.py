@@ -6,6 +6,7 @@ May import: anyio, the other modules of this package, ``protocol``. Works on asy
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -49,6 +50,8 @@ __all__ = ["Host"]
 
 logger = logging.getLogger("agentsession.host")
 
+_LOOKED_AT = 4
+"""At each opening the host looks whether so many of its sessions were closed by hand."""
 _CLOSES = 3
 """Closing is an abort, telling the hooks and waiting for the store: each has a grace time."""
 
@@ -233,10 +236,14 @@ class Host:
         return session
 
     def _forget_closed(self) -> None:
-        """Sessions that were closed by hand: kept, they would hold their records, or lend their mode to another."""
-        for key, attached in list(self._attached.items()):
-            if attached.session.state == "closed":
-                del self._attached[key]
+        """Sessions that were closed by hand: kept, they would hold their records.
+
+        A few are looked at each time, in rotation, so that each opening costs the same.
+        """
+        for key in list(itertools.islice(self._attached, _LOOKED_AT)):
+            attached = self._attached.pop(key)
+            if attached.session.state != "closed":
+                self._attached[key] = attached
 
     async def close(self, session: AgentSession) -> None:
         """Close a session, from any task; a running turn of it is aborted.
