@@ -35,6 +35,9 @@ def command(
         str, typer.Argument(metavar="[MODULE:HARNESS]", help="A harness, or a class or function that makes one.")
     ] = "",
     host: Annotated[bool, typer.Option("--host", help="It is a harness of a host: prove the host's rules.")] = False,
+    store: Annotated[
+        bool, typer.Option("--store", help="It opens record stores: prove what a session needs of one.")
+    ] = False,
     stdio: Annotated[
         str | None, typer.Option(metavar="COMMAND", help="An executor in any language, over stdin and stdout.")
     ] = None,
@@ -59,13 +62,21 @@ def command(
         bool, typer.Option("--verbose", "-v", help="A line for every rule, and what was logged.")
     ] = False,
 ) -> None:
-    """Prove an executor against every rule of the contract, or with --host a host against every rule of hosts.
+    """Prove an executor against every rule of the contract, with --host a host against every rule of hosts.
+
+    With --store MODULE:FACTORY a record store is proven against what sessions need; -k then names a scenario.
 
     Exit code 0: all holds. 1: a rule fails, passes unexpectedly or was not run, or --level is not reached.
     6: the harness broke.
     """
     try:
         tried = (seed, random, kills)
+        if store:
+            from agentsession.conformance.stores.command import conform_store
+
+            refused = {"--host": host, "--stdio": stdio, "--random": random, "--kills": kills, "--expected": expected}
+            refused |= {"--level": level, "--html": html, "--junit": junit, "--badge": badge}
+            raise SystemExit(conform_store(target, rule or [], refused, as_json=as_json, verbose=verbose))
         code = _conform(target, host, stdio, rule or [], tried, expected, level, as_json, html, junit, badge, verbose)
     except AgentSessionError as error:
         sys.stderr.write(f"{error}\n")

@@ -1,6 +1,7 @@
 """Finds the harness that a command line names: ``MODULE:NAME``, looked for in the working directory too.
 
-Not for: running it (``runner.py``). Rules carried: none. May import: ``agentsession.protocol``, ``harness``, ``hosts``.
+Not for: running it (``runner.py``). Rules carried: none. May import: ``agentsession.protocol``, ``harness``, ``hosts``,
+``stores``.
 """
 
 from __future__ import annotations
@@ -8,13 +9,15 @@ from __future__ import annotations
 import importlib
 import sys
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, cast
 
 from agentsession.conformance.harness import Harness
 from agentsession.conformance.hosts.harness import HostHarness
+from agentsession.conformance.stores.scene import StoreFactory
 from agentsession.protocol import ConfigurationError
 
-__all__ = ["load_harness", "load_host_harness"]
+__all__ = ["load_harness", "load_host_harness", "load_store_factory"]
 
 
 def load_harness(target: str) -> Harness:
@@ -33,32 +36,24 @@ def load_host_harness(target: str) -> HostHarness:
     return found
 
 
-def _load(target: str, kind: type[Any]) -> Any:
-    module_name, colon, name = target.partition(":")
-    if not (module_name and colon and name):
+def load_store_factory(target: str) -> StoreFactory:
+    """The function of that name, which opens the record store of a folder."""
+    module, name = _module_of(target)
+    found: Any = getattr(module, name, None)
+    if not callable(found):
         raise ConfigurationError(
-            "the harness is not named",
-            got=repr(target),
-            expected="MODULE:NAME, such as my_package.conformance:harness",
-            fix="agentsession conform MODULE:NAME",
-            id="usage",
+            f"{target} is no function that opens a record store",
+            got="nothing of that name" if found is None else type(found).__name__,
+            expected="a function of a folder, as agentsession.conformance.stores.scene.StoreFactory says",
+            fix="see docs/how-to/keep-records.md",
+            id="not-a-harness",
         )
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not (module_name == error.name or module_name.startswith(f"{error.name}.")):
-            raise _broken(target, error) from error
-        raise ConfigurationError(
-            f'no module "{error.name}"',
-            where=f"conform {target}, looked in .",
-            fix="go to its directory, or install it",
-            id="module-missing",
-        ) from error
-    except Exception as error:
-        raise _broken(target, error) from error
+    return cast(StoreFactory, found)
+
+
+def _load(target: str, kind: type[Any]) -> Any:
+    module, name = _module_of(target)
+    module_name = module.__name__
     found = getattr(module, name, None)
     if found is None:
         names = [key for key, value in vars(module).items() if isinstance(value, kind)]
@@ -85,6 +80,35 @@ def _load(target: str, kind: type[Any]) -> Any:
             id="not-a-harness",
         )
     return found
+
+
+def _module_of(target: str) -> tuple[ModuleType, str]:
+    module_name, colon, name = target.partition(":")
+    if not (module_name and colon and name):
+        raise ConfigurationError(
+            "the harness is not named",
+            got=repr(target),
+            expected="MODULE:NAME, such as my_package.conformance:harness",
+            fix="agentsession conform MODULE:NAME",
+            id="usage",
+        )
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (module_name == error.name or module_name.startswith(f"{error.name}.")):
+            raise _broken(target, error) from error
+        raise ConfigurationError(
+            f'no module "{error.name}"',
+            where=f"conform {target}, looked in .",
+            fix="go to its directory, or install it",
+            id="module-missing",
+        ) from error
+    except Exception as error:
+        raise _broken(target, error) from error
+    return module, name
 
 
 def _broken(target: str, error: Exception) -> ConfigurationError:
