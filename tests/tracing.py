@@ -1,4 +1,5 @@
-"""Spans of tests. OpenTelemetry takes one provider for the whole process: this one records while a test wants it."""
+"""Spans and metrics of tests. OpenTelemetry takes one provider of each for the whole process: these record while a test
+wants it."""
 
 from __future__ import annotations
 
@@ -7,13 +8,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from opentelemetry import trace
+from opentelemetry import metrics, trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricReader, NumberDataPoint
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, Sampler, SamplingResult
 
-__all__ = ["Traced", "given", "parent_id", "scope", "span_id", "traced"]
+__all__ = ["Measured", "Traced", "given", "measured", "parent_id", "scope", "span_id", "traced"]
 
 
 class _Switch(Sampler):
@@ -93,3 +96,58 @@ def traced() -> Iterator[Traced]:
     finally:
         switch.on = False
         exporter.clear()
+
+
+@functools.cache
+def _reader() -> InMemoryMetricReader:
+    reader = InMemoryMetricReader()
+    metrics.set_meter_provider(MeterProvider(metric_readers=[reader], shutdown_on_exit=False))
+    return reader
+
+
+class Measured:
+    """What was measured since the block began, by metric and attributes."""
+
+    def __init__(self) -> None:
+        self._before = self._read()
+
+    def _read(self) -> dict[tuple[str, str, tuple[Any, ...]], tuple[int, float]]:
+        found: dict[tuple[str, str, tuple[Any, ...]], tuple[int, float]] = {}
+        data = _reader().get_metrics_data()
+        for resource in data.resource_metrics if data is not None else ():
+            for scoped in resource.scope_metrics:
+                for metric in scoped.metrics:
+                    for point in metric.data.data_points:
+                        key = (scoped.scope.name, metric.name, tuple(sorted((point.attributes or {}).items())))
+                        if isinstance(point, HistogramDataPoint):
+                            found[key] = (point.count, point.sum)
+                        elif isinstance(point, NumberDataPoint):
+                            found[key] = (1, float(point.value))
+        return found
+
+    def points(self, name: str, scope: str | None = "agentsession") -> list[tuple[dict[str, Any], int, float]]:
+        """The attributes, how often and the sum, of each time series that grew; ``None``: of all scopes."""
+        out: list[tuple[dict[str, Any], int, float]] = []
+        for key, (count, total) in self._read().items():
+            before = self._before.get(key, (0, 0.0))
+            if key[1] == name and scope in (None, key[0]) and (count, total) != before:
+                out.append((dict(key[2]), count - before[0], total - before[1]))
+        return out
+
+    @property
+    def names(self) -> set[tuple[str, str]]:
+        """The scope and name of each metric that grew."""
+        return {key[:2] for key, found in self._read().items() if found != self._before.get(key)}
+
+    @property
+    def attributes(self) -> list[dict[str, Any]]:
+        """Of our own measurements that were made since."""
+        now = self._read().items()
+        return [dict(key[2]) for key, found in now if key[0] == "agentsession" and found != self._before.get(key)]
+
+
+@contextmanager
+def measured() -> Iterator[Measured]:
+    """Read what is measured in the block."""
+    _reader()
+    yield Measured()

@@ -1,16 +1,28 @@
-"""A span for each tool that the host runs."""
+"""A span for each tool that the host runs, what a host measures, and trace context for calls to elsewhere."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import anyio.lowlevel
 import pytest
 from opentelemetry import trace
 from opentelemetry.trace import StatusCode
-from tests.tracing import parent_id, span_id, traced
+from tests.tracing import given, measured, parent_id, span_id, traced
 
 from agentsession.adapters.scripted import Call, Say, ScriptedExecutor
-from agentsession.host import Host, allow_all, tool
+from agentsession.host import (
+    Approval,
+    CallbackChannel,
+    Host,
+    Rule,
+    RulePolicy,
+    ToolContext,
+    allow_all,
+    hook,
+    tool,
+    trace_headers,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -48,3 +60,97 @@ async def test_a_host_tool_runs_in_a_span_under_the_callers_without_arguments_or
         assert span.events == ()
         assert "secret" not in span.to_json()
         assert "sk-123" not in span.to_json()
+
+
+@tool(read_only=True)
+def log_in(user: str, password: str) -> dict[str, str]:
+    """Log in."""
+    return {"user": user, "said": f"welcome, {password}"}
+
+
+async def one_turn(host: Host, *calls: Call) -> None:
+    async with ScriptedExecutor([[*calls, Say("done")]]) as executor, host.session(executor) as session:
+        await host.run_turn(session, "go")
+
+
+async def test_tools_policy_and_hooks_are_measured_without_an_id_or_an_argument() -> None:
+    @hook("before_tool")
+    def watch(payload: Any) -> None:
+        return None
+
+    policy = RulePolicy([Rule("allow", "read_*"), Rule("deny", "log_in")])
+    host = Host(tools=[read_file, log_in], policy=policy, hooks=[watch])
+    with measured() as told:
+        await one_turn(
+            host,
+            Call("read_file", {"path": "secret"}),
+            Call("read_file", {"path": "bad"}),
+            Call("log_in", {"user": "ann", "password": "secret"}),
+        )
+        about = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "read_file"}
+        points = told.points("gen_ai.execute_tool.duration")
+        assert sorted((str(found.get("error.type")), count) for found, count, _ in points) == [
+            ("None", 1),
+            ("tool_failed", 1),
+        ]
+        assert all(about.items() <= found.items() for found, _, _ in points)
+        policies = told.points("agentsession.policy.duration")
+        assert {found["agentsession.policy.decision"]: count for found, count, _ in policies} == {"allow": 2, "deny": 1}
+        hooks = told.points("agentsession.hook.duration")
+        assert [(found, count) for found, count, _ in hooks] == [
+            ({"agentsession.hook.point": "before_tool", "agentsession.hook.action": "proceed"}, 3)
+        ]
+        assert "secret" not in str(told.attributes)
+        assert not [name for attributes in told.attributes for name in attributes if name.endswith(".id")]
+
+
+@pytest.mark.parametrize("switch", ["", "1"])
+async def test_arguments_and_results_are_in_the_span_only_where_content_is_switched_on_and_without_secrets(
+    switch: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AGENTSESSION_OTEL_CONTENT", switch)
+    with traced() as told:
+        await one_turn(Host(tools=[log_in], policy=allow_all), Call("log_in", {"user": "ann", "password": "hunter22"}))
+        (span,) = told.ours("execute_tool log_in")
+        about = given(span)
+        if not switch:
+            assert "ann" not in span.to_json()
+            return
+        assert about["gen_ai.tool.call.arguments"] == '{"user": "ann", "password": "***"}'
+        assert "welcome" in about["gen_ai.tool.call.result"]
+
+
+async def test_the_headers_for_a_call_to_elsewhere_are_those_of_the_span_that_is_current() -> None:
+    seen: list[dict[str, str]] = []
+
+    @tool(read_only=True)
+    async def fetch(context: ToolContext) -> str:
+        """Fetch."""
+        seen.append(trace_headers())
+        return "ok"
+
+    assert trace_headers() == {}
+    with traced() as told:
+        await one_turn(Host(tools=[fetch], policy=allow_all), Call("fetch"))
+        (span,) = told.ours("execute_tool fetch")
+        assert span.context is not None
+        (headers,) = seen
+        assert set(headers) == {"traceparent"}
+        assert headers["traceparent"].startswith(f"00-{span.context.trace_id:032x}-{span_id(span):016x}-")
+
+
+async def test_the_wait_for_a_person_ends_where_the_tool_starts() -> None:
+    async def think(request: Any, decision: Any, position: Any) -> Approval:
+        await anyio.lowlevel.checkpoint()
+        return Approval.yes()
+
+    host = Host(tools=[read_file], policy=RulePolicy([Rule("ask_user", "*")]), channel=CallbackChannel(think))
+    with traced() as told, measured() as metrics:
+        await one_turn(host, Call("read_file", {"path": "a"}))
+        (wait,), (run,) = told.ours("agentsession.wait"), told.ours("execute_tool read_file")
+        assert given(wait)["agentsession.wait.action"] == "started"
+        assert wait.end_time is not None
+        assert run.start_time is not None
+        assert wait.end_time <= run.start_time
+        ((about, count, _),) = metrics.points("agentsession.wait.duration")
+        assert (about, count) == ({"agentsession.wait.kind": "result", "agentsession.wait.action": "started"}, 1)

@@ -41,6 +41,7 @@ from agentsession.host._results import Answered, TurnResult, UsageTotals
 from agentsession.host._settings import AnswerObserver, Observer
 from agentsession.host._subagents import SubagentTool
 from agentsession.host._tailcalls import TailCall
+from agentsession.host._telemetry import trace_headers
 from agentsession.host._toolbox import Namespaced, ToolBox, ToolLike, ToolProvider
 from agentsession.host._toolcontext import ToolCancelled, ToolContext
 from agentsession.host._tools import Tool, tool
@@ -107,6 +108,8 @@ __all__ = [
     "HookChain",
     "ask_user",
     "hook",
+    # tracing
+    "trace_headers",
     # executors and records
     "ExecutorCreator",
     "SessionFactory",

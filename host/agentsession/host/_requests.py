@@ -29,7 +29,7 @@ from agentsession.host._policy import PolicyDecision, PolicyRequest, ceiling, de
 from agentsession.host._results import Stopwatch
 from agentsession.host._settings import Settings
 from agentsession.host._tailcalls import MAX_TAIL_CALLS, TailCall
-from agentsession.host._telemetry import tool_span
+from agentsession.host._telemetry import measure_policy, tool_span
 from agentsession.host._toolcontext import ToolContext
 from agentsession.host._toolquestions import ToolQuestions
 from agentsession.host._tools import Tool
@@ -368,7 +368,9 @@ class Pipeline:
         question = self._question(request, args, tool, edited=edited)
         # A copy: what a policy does to the arguments must not reach the tool.
         asked = dataclasses.replace(question, args=copy.deepcopy(args))
-        decision = ceiling(question, await decide(self._settings.policy, asked))
+        with measure_policy() as decided:
+            decision = ceiling(question, await decide(self._settings.policy, asked))
+            decided(decision.decision)
         if self._settings.hooks is not None:
             decision = self._settings.hooks.tighten(request, decision)
         found = self._settings.remembered.find(question, decision)
@@ -462,7 +464,7 @@ class Pipeline:
             try:
                 self._running[answered] = (context, verdict)
                 _RUNNING.add((request.session_id, answered))
-                with self.tools.running(), tool_span(tool.name, request.request_id, request.session_id) as failed:
+                with self.tools.running(), tool_span(tool.name, request.request_id, request.session_id, args) as span:
                     async with anyio.create_task_group() as progress:
                         progress.start_soon(context.forward, send_progress)
                         with anyio.move_on_after(limit_s) as scope:
@@ -478,7 +480,9 @@ class Pipeline:
                         context.finish()
                     if outcome is None or outcome.is_error:
                         code = "tool_timeout" if outcome is None or is_late else outcome.error_code
-                        failed(code or "tool_error")
+                        span.failed(code or "tool_error")
+                    if outcome is not None:
+                        span.result(outcome)
             except anyio.get_cancelled_exc_class():
                 # The whole turn is being cancelled, perhaps before anybody asked what runs.
                 if answered in self._running:

@@ -9,7 +9,7 @@ from google.adk.agents import ParallelAgent
 from google.adk.tools.agent_tool import AgentTool
 from opentelemetry import trace
 from tests.adapters.adk.driving import agent, driven, host_tool
-from tests.tracing import given, parent_id, scope, span_id, traced
+from tests.tracing import given, measured, parent_id, scope, span_id, traced
 
 from agentsession.adapters.adk import call, say
 from agentsession.adapters.adk._telemetry import SWITCHES, without_content
@@ -178,3 +178,19 @@ async def test_adk_writes_the_text_of_an_exception_into_its_spans_as_the_guide_s
         adks = "".join(span.to_json() for span in told.spans if scope(span) == "gcp.vertex.agent")
         assert "sk-" not in ours
         assert "sk-456" in adks
+
+
+async def test_what_adk_measures_is_not_measured_twice_and_the_first_chunk_which_it_does_not_is() -> None:
+    root = agent(call("look", id="c1"), say("done").using(input=7, output=3))
+    with measured() as told:
+        async with driven(root, tools=[host_tool("look")]) as driver:
+            await driver.stream("go")
+            await driver.stream(result(driver.pending("look"), 1))
+        names = told.names
+        ours = {name for owner, name in names if owner == "agentsession"}
+        adks = {name for owner, name in names if owner == "gcp.vertex.agent"}
+        assert ours == {"gen_ai.client.operation.time_to_first_chunk", "agentsession.wait.duration"}
+        assert adks >= {"gen_ai.client.operation.duration", "gen_ai.client.token.usage", "gen_ai.invoke_agent.duration"}
+        ((_, count, total),) = told.points("gen_ai.client.operation.time_to_first_chunk")
+        assert count == 2
+        assert total >= 0

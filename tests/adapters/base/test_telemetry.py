@@ -198,15 +198,15 @@ import sys
 sys.modules["opentelemetry"] = None
 import anyio
 from agentsession.adapters.scripted import Say, ScriptedExecutor
-from agentsession.host import Host
+from agentsession.host import Host, trace_headers
 async def main():
     async with ScriptedExecutor([[Say("hi")]]) as executor, Host().session(executor) as session:
         assert session.spans is None
-        print((await Host().run_turn(session, "go")).end.reason)
+        print((await Host().run_turn(session, "go")).end.reason, trace_headers())
 anyio.run(main)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
-    assert (done.stdout.strip(), done.returncode) == ("completed", 0), done.stderr
+    assert (done.stdout.strip(), done.returncode) == ("completed {}", 0), done.stderr
 
 
 def test_a_base_that_is_only_imported_has_not_imported_opentelemetry() -> None:

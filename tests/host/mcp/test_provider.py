@@ -12,6 +12,7 @@ from tests.host.fake_session import FakeSession, call
 from tests.host.mcp.server import PIXEL, URL
 from tests.host.mcp.serving import LIMIT_S, Log, served
 from tests.host.turns import answer_of
+from tests.tracing import traced
 
 from agentsession.host import (
     AnnotationPolicy,
@@ -372,3 +373,18 @@ async def test_an_address_that_must_not_be_opened_is_declined_unseen(url: str) -
 async def test_a_server_that_wants_the_hosts_model_is_refused(port: int) -> None:
     async with connected(port) as tools:
         assert (await answered(tools, "think")).is_error
+
+
+# --- tracing ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_servers_tool_is_called_in_the_trace_of_the_tools_span(port: int) -> None:
+    with traced() as told:
+        async with connected(port) as tools:
+            await answered(tools, "say", text="hi")
+        (run,) = told.ours("execute_tool fs_say")
+        assert run.context is not None
+        sent = [span for span in told.spans if span.parent is not None and span.parent.span_id == run.context.span_id]
+        assert ["tools/call" in span.name for span in sent] == [
+            True
+        ]  # the SDK's, which hands its context to the server

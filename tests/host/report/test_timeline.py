@@ -64,6 +64,25 @@ def test_a_tool_that_the_host_runs_is_at_work_from_its_request_and_one_of_the_ag
     assert stretches(timeline(w.events), "tool") == [(0, 2, "completed"), (5, 9, "completed")]
 
 
+def test_where_the_host_says_when_it_starts_a_tool_the_time_before_is_the_persons_and_after_it_the_tools() -> None:
+    w = Writer()
+    w.begin("go")
+    w.ask_tool("asked", "write")
+    w.ask_tool("allowed", "look")
+    w.after(1).add(ToolUpdate, request_id="allowed", started=True, source="host")
+    w.add(ToolUpdate, request_id="allowed", progress=1)
+    w.after(2).decide("allowed", "policy:reads")
+    w.respond("allowed", "look")
+    w.after(4).add(ToolUpdate, request_id="asked", started=True, source="host")
+    w.after(5).decide("asked", "user")
+    w.respond("asked", "write")
+    w.end()
+    told = timeline(w.events)
+    assert stretches(told, "wait") == [(0, 7, "granted")]
+    assert stretches(told, "tool") == [(1, 3, "completed"), (7, 12, "completed")]
+    assert (told.spent.people_s, told.spent.tools_s) == (7, 5)
+
+
 def test_a_person_is_waited_for_until_the_answer_and_the_tool_is_at_work_after_it() -> None:
     w = Writer()
     w.begin("go")
@@ -265,7 +284,11 @@ def test_the_report_and_the_terminal_agree_on_where_the_time_went() -> None:
     w.after(5).respond("b", "write")
     w.add(ElicitationRequest, request_id="q", kind="clarification", message="?")
     w.after(6).add(ElicitationResponse, request_id="q", action="accept")
-    w.after(1).end()
+    w.after(1).ask_tool("c", "write")
+    w.after(2).add(ToolUpdate, request_id="c", started=True, source="host")
+    w.after(3).decide("c", "user")
+    w.respond("c", "write")
+    w.end()
     totals = Totals()
     for event in w.events[1:]:
         totals.feed(event)

@@ -121,6 +121,7 @@ class AdkExecutor(AdkSessions):
     fires_hooks: ClassVar[bool] = True
     counts_model_calls: ClassVar[bool] = True
     gives_grace: ClassVar[bool] = True
+    measures_models: ClassVar[bool] = False  # ADK does, by the same names
     needs_whole_record: ClassVar[bool] = True
     """What ADK's own session holds is compared with the record from its beginning."""
 

@@ -29,7 +29,7 @@ from agentsession.adapters.adk._replies import said_parts
 from agentsession.adapters.adk._routed_model import put_route, take_route
 from agentsession.adapters.adk._toolset_auth import judge_listing
 from agentsession.adapters.adk._window import put_older
-from agentsession.adapters.base import Steer
+from agentsession.adapters.base import ModelCallSpan, Steer
 from agentsession.protocol import Error, Usage
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ class ModelCalls:
         """Toolsets whose tools could not be listed, as was told."""
         self._uncounted: set[tuple[str, str | None, str]] = set()
         """Agents whose last model call has not told what it used, by ``agent_key``."""
+        self._timed: dict[object, ModelCallSpan] = {}
+        """By agent: a call whose answer has not begun."""
         self._owed: dict[str, tuple[types.GenerateContentResponseUsageMetadata, str | None]] = {}
         """By agent: the usage of a response of which ADK has not made an event yet."""
 
@@ -123,6 +125,8 @@ class ModelCalls:
         self.asked.add(context.agent_name)
         asked = request.model
         instead = await live.hooks.before_model(context, request) if live.hooks is not None else None
+        if instead is None:
+            self._timed[agent_key(context)] = live.ctx.model_call(request.model).__enter__()
         repeats = live.hooks is not None and live.hooks.wants("on_model_error")
         if instead is None and (repeats or model is not None or request.model != asked):
             put_route(live, context)
@@ -146,6 +150,9 @@ class ModelCalls:
         """After a response: its calls are put right, and its usage is told where ADK would drop it."""
         if response.usage_metadata is not None or response.error_code:
             self._uncounted.discard(agent_key(context))
+        timed = self._timed.pop(agent_key(context), None)
+        if timed is not None:  # ADK measures the call itself, but not when its answer began
+            timed.chunk()
         if not response.partial:
             self._calls_model(context, False)
         if response.content is None:

@@ -1,7 +1,7 @@
 """What ADK's own spans may hold: no content, unless the person who runs the process has said otherwise.
 
 Not for: the session's spans (``agentsession.adapters.base``); ADK's hang below by the context that a run starts in.
-Rules carried: SEC-01. May import: google.adk.
+Rules carried: SEC-01. May import: ``agentsession.protocol``, google.adk.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import Final
 
 from google.adk.telemetry.context import ContentCapturingMode, TelemetryConfig
 
+from agentsession.protocol.telemetry import tells_content
+
 __all__ = ["without_content"]
 
 SWITCHES: Final = ("ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS", "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT")
@@ -21,6 +23,6 @@ SWITCHES: Final = ("ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS", "OTEL_INSTRUMENTATION
 @functools.cache
 def without_content() -> TelemetryConfig | None:
     """The configuration of a run: no prompts, arguments and results in ADK's spans; ``None``: the variables decide."""
-    if any(os.environ.get(name) is not None for name in SWITCHES):
+    if tells_content() or any(os.environ.get(name) is not None for name in SWITCHES):
         return None
     return TelemetryConfig(capture_message_content=ContentCapturingMode.NO_CONTENT)

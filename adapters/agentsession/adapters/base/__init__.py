@@ -15,6 +15,7 @@ from agentsession.adapters.base._run import Reply
 from agentsession.adapters.base._session import BaseSession
 from agentsession.adapters.base._stamping import restamp, unvalidated
 from agentsession.adapters.base._steering import Steer
+from agentsession.adapters.base._telemetry import ModelCallSpan
 
 __all__ = [
     "PROCEED",
@@ -25,6 +26,7 @@ __all__ = [
     "Hooked",
     "Hooks",
     "MessageWriter",
+    "ModelCallSpan",
     "Reply",
     "RunContext",
     "RunResult",

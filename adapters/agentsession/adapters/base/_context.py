@@ -22,6 +22,7 @@ from agentsession.adapters.base._message import MessageWriter
 from agentsession.adapters.base._parallel import side_by_side
 from agentsession.adapters.base._run import Reply, Run
 from agentsession.adapters.base._steering import Steer
+from agentsession.adapters.base._telemetry import ModelCallSpan
 from agentsession.protocol import (
     AgentDescriptor,
     AgentEnd,
@@ -320,6 +321,13 @@ class RunContext:
     async def usage(self, **counts: Any) -> Usage:
         """Emit what one model call used (the fields of :class:`agentsession.protocol.Usage`)."""
         return await self.emit(Usage(**counts))
+
+    def model_call(self, model: str | None = None, *, provider: str | None = None) -> ModelCallSpan:
+        """A model call of the executor's own, for who traces it: ``with ctx.model_call("m", provider="p") as call``.
+
+        Makes the span ``chat MODEL`` and measures the call; does nothing without OpenTelemetry.
+        """
+        return ModelCallSpan(self._session.spans, model, provider)
 
     async def respond(self, request: ToolRequest, data: Any = None, **fields: Any) -> ToolResponse:
         """Emit the response to a tool that the executor itself ran; tell the model what the returned event holds."""

@@ -117,6 +117,8 @@ class BaseExecutor:
     """The executor makes one last model call when it is called with ``ctx.grace``; else a turn that reached a limit
     ends without a last word."""
 
+    measures_models: ClassVar[bool] = True
+    """The base measures agents, model calls and tokens by their ``gen_ai`` names; not where a framework does."""
     needs_whole_record: ClassVar[bool] = False
     """The executor reads events of ended turns in ``ctx.record`` or ``session.record``: a session keeps all of them in
     memory, and is loaded by reading all of them."""

@@ -182,7 +182,7 @@ class Recorder:
         note = _NOTES.get(made.type)
         if note is not None:
             note(self, made)
-        if self.spans is not None and made.type in _TRACED:
+        if self.spans is not None and made.type in self.spans.events:
             self.spans.note(made)
         self.flusher.append(made)
         if self._snapshot_every is not None and made.type == "stream_end":
@@ -403,19 +403,6 @@ def _pager(store: RecordStore, key: RecordKey) -> Pager:
 
     return page
 
-
-_TRACED: Final = frozenset(
-    {
-        "elicitation_request",
-        "elicitation_response",
-        "error",
-        "stream_end",
-        "tool_decision",
-        "tool_request",
-        "tool_response",
-    }
-)
-"""Types of events that spans begin or end with."""
 
 _NOTES: Final[Mapping[str, Callable[[Recorder, Any], None]]] = {
     "message": Recorder._note_message,

@@ -108,7 +108,12 @@ class BaseSession:
             kept_events=None if executor.needs_whole_record else executor.kept_events,
             snapshot_every=executor.snapshot_every if self.uses_snapshots else None,
         )
-        self.spans = self.recorder.spans = stream_spans(executor.descriptor.name, key.session_id)
+        self.spans = self.recorder.spans = stream_spans(
+            executor.descriptor.name,
+            key.session_id,
+            executor.descriptor.metadata.version if executor.descriptor.metadata is not None else None,
+            counts_models=executor.measures_models,
+        )
         self.answers = AnswerBook(self)
         self.limits = Limits(self)
         self.last_word = LastWord(self)

@@ -80,6 +80,8 @@ class Call:
     decision: ToolDecision | None = None
     output: str = ""
     done: bool = False
+    started: bool = False
+    """Whether the host said when it began to run the tool."""
     progress: Progress = dataclasses.field(default_factory=Progress)
 
     def why(self, width: int) -> list[Line]:
@@ -261,7 +263,9 @@ class Renderer:
         if call is None:
             return []
         call.decision = event
-        if call.request.needs != "result":  # where the host runs the tool the decision is recorded with the result
+        if call.started:
+            pass  # since when it ran is known
+        elif call.request.needs != "result":  # where the host runs the tool the decision is recorded with the result
             call.began = at(event)
         elif (event.by or "").partition(":")[0] == "user":
             call.began = None  # how long of it a person thought is not in the record
@@ -273,7 +277,12 @@ class Renderer:
 
     def _progress(self, event: ToolUpdate) -> list[Line]:
         call = self.calls.get(event.request_id)
-        if call is None or call.done or not call.progress.feed(event):
+        if call is None or call.done:
+            return []
+        if event.started:
+            call.began = call.progress.told_at = at(event)
+            call.started = True
+        if not call.progress.feed(event):
             return []
         if self.live or not call.progress.is_due(at(event)):
             return []

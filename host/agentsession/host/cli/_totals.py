@@ -17,6 +17,7 @@ from agentsession.protocol import (
     ToolDecision,
     ToolRequest,
     ToolResponse,
+    ToolUpdate,
     Usage,
 )
 
@@ -47,7 +48,9 @@ class Totals:
     last: float | None = None
     _cost_unknown: bool = False
     _waiting: dict[str, float] = dataclasses.field(default_factory=dict[str, float])
+    _asked: dict[str, float] = dataclasses.field(default_factory=dict[str, float])
     _running: dict[str, float] = dataclasses.field(default_factory=dict[str, float])
+    _started: set[str] = dataclasses.field(default_factory=set[str])
     _host_runs: set[str] = dataclasses.field(default_factory=set[str])
     _waits: set[str] = dataclasses.field(default_factory=set[str])
     _you: list[_Span] = dataclasses.field(default_factory=list[_Span])
@@ -70,11 +73,15 @@ class Totals:
 
     def _time(self, event: Event, now: float) -> None:
         if isinstance(event, ToolRequest) and not event.partial:
-            self._running[event.request_id] = now
+            self._running[event.request_id] = self._asked[event.request_id] = now
             if event.needs in ("result", "grant"):
                 self._waits.add(event.request_id)
             if event.needs == "result":  # its decision is recorded together with its result
                 self._host_runs.add(event.request_id)
+        elif isinstance(event, ToolUpdate):
+            if event.started and event.request_id in self._running:
+                self._running[event.request_id] = now
+                self._started.add(event.request_id)
         elif isinstance(event, ElicitationRequest):
             self._waiting[event.request_id] = now
         elif isinstance(event, ElicitationResponse):
@@ -82,14 +89,15 @@ class Totals:
             if asked is not None:
                 self._you.append((asked, now))
         elif isinstance(event, ToolDecision):
-            asked = self._running.get(event.request_id)
+            asked = self._asked.get(event.request_id)
             self._waits.discard(event.request_id)
             if asked is not None and (event.by or "").partition(":")[0] == "user":
-                self._you.append((asked, now))
+                self._you.append((asked, self._running[event.request_id] if event.request_id in self._started else now))
             if asked is not None and event.request_id not in self._host_runs:
                 self._running[event.request_id] = now
         elif isinstance(event, ToolResponse):
             began = self._running.pop(event.request_id, None)
+            self._asked.pop(event.request_id, None)
             if began is not None and event.status not in ("denied", "cancelled"):
                 self._tools.append((began, now))
             elif began is not None and event.status == "cancelled" and event.request_id in self._waits:

@@ -2,7 +2,7 @@
 
 Not for: what a hook is (``_callables.py``, ``_command.py``), or what an answer does (whoever fires the point).
 Rules carried: SEC-01 (no text of an exception).
-May import: anyio, ``_cancellation``, ``protocol``, the modules beside it.
+May import: anyio, ``_cancellation``, ``_telemetry``, ``protocol``, the modules beside it.
 
 *Modifiers in sequence*: each sees what those before it left. The first block ends it; ``ask`` does not, since a later
 hook may still block. *Observers beside them*: they are told what the modifiers left, also of what was blocked.
@@ -19,6 +19,7 @@ from typing import Any, Final
 import anyio
 
 from agentsession.host._cancellation import failures, raise_if_cancelled
+from agentsession.host._telemetry import measure_hook
 from agentsession.host.hooks._changes import Changes
 from agentsession.host.hooks._entries import Entry, HookFailed, entries_of
 from agentsession.protocol import (
@@ -85,6 +86,12 @@ class HookChain:
         asked = [entry for entry in self.entries if entry.wants(hook_point)]
         if not asked:
             return None
+        with measure_hook(hook_point) as said:
+            outcome = await self._ask_all(asked, hook_point, payload)
+            said(outcome.action if outcome is not None else "proceed")
+        return outcome
+
+    async def _ask_all(self, asked: list[Entry], hook_point: str, payload: HookPayload) -> HookOutcome | None:
         changes, failed = Changes(payload), list[str]()
         blocked: HookOutcome | None = None
         question: HookOutcome | None = None

@@ -79,6 +79,7 @@ class _Builder:
         self._calls: dict[str, int] = {}
         self._questions: dict[str, int] = {}
         self._decided: dict[str, float] = {}
+        self._started: dict[str, float] = {}
         self._deltas: dict[str, list[Message]] = {}
         self._work = Work()
         self._began: datetime.datetime | None = None
@@ -214,11 +215,12 @@ class _Builder:
         if event.decision != "granted":
             item.problem = "denied"
         request = _request_of(item)
-        self._decided[event.request_id] = self._now
+        # Where the host runs the tool, the decision is recorded with its result: the mark of its start came before.
+        started = self._started.get(event.request_id)
+        decided = self._decided[event.request_id] = self._now if started is None else started
         if (event.by or "").partition(":")[0] == "user":
-            self._span("wait", item, item.start, self._now, event.decision)
-        elif request is not None and request.needs == "result":
-            # Where the host runs the tool, the decision is recorded with its result.
+            self._span("wait", item, item.start, decided, event.decision)
+        elif started is None and request is not None and request.needs == "result":
             self._decided[event.request_id] = item.start
 
     def _update(self, event: ToolUpdate) -> None:
@@ -226,7 +228,10 @@ class _Builder:
             self._call(event)
             return
         item = self._items[self._calls[event.request_id]]
-        if not isinstance(item.events[-1], ToolUpdate):
+        if event.started:
+            self._started.setdefault(event.request_id, self._now)
+        last = item.events[-1]
+        if not isinstance(last, ToolUpdate) or last.started or event.started:
             item.events.append(event)
         else:
             item.events[-1] = event  # of progress the last word is enough
@@ -239,7 +244,7 @@ class _Builder:
         if item.problem is None and event.is_error and item.status != "cancelled":
             item.problem = "error"
         request = _request_of(item)
-        decided = self._decided.get(event.request_id)
+        decided = self._decided.get(event.request_id, self._started.get(event.request_id))
         if item.status == "cancelled":
             if request is not None and request.needs in ("result", "grant") and decided is None:
                 self._span("wait", item, item.start, self._now, "cancelled")  # it waited until the turn was ended
@@ -308,7 +313,8 @@ class _Builder:
             item.end = self._now
             request = _request_of(item)
             if item.kind == "question" or (request is not None and request.needs in ("result", "grant")):
-                decided = self._decided.get(request.request_id) if request is not None else None
+                asked = request.request_id if request is not None else ""
+                decided = self._decided.get(asked, self._started.get(asked))
                 kind = "tool" if decided is not None else "wait"
                 self._span(kind, item, item.start if decided is None else decided, self._now, "open")
             elif item.kind == "call":
