@@ -319,6 +319,14 @@ def test_a_long_record_shows_turns_first_every_problem_and_says_what_it_left_out
     assert bars < 12_000
 
 
+def test_of_thousands_of_turns_those_with_a_problem_are_shown_and_the_others_counted() -> None:
+    page = Page(html(timeline(long_record(1_500, 1))))
+    page.check()
+    turns = [attrs for tag, attrs in page.elements if tag == "details" and attrs.get("class") == "turn"]
+    assert len(turns) == 1_013
+    assert "487 more turns without a problem" in page.text
+
+
 def test_thousands_of_spans_in_one_turn_draw_a_bounded_number_of_bars() -> None:
     page = Page(html(timeline(long_record(1, 3000))))
     assert sum("bar" in (attrs.get("class") or "").split() for _, attrs in page.elements) < 2_000
@@ -328,6 +336,13 @@ def test_thousands_of_spans_in_one_turn_draw_a_bounded_number_of_bars() -> None:
 def test_a_night_between_two_minutes_is_squeezed_and_told() -> None:
     page = html(timeline(long_record(2, 30, pause_s=30_000)))
     assert "Squeezed, because no model or tool was at work: 8h20m from 28s" in page
+
+
+def test_a_record_whose_events_are_of_one_moment_says_so_and_draws_nothing() -> None:
+    page = Page(html(timeline(said(Text(text="hi")))))
+    page.check()
+    assert "The record tells no times" in page.text
+    assert "Who did what when" not in page.text
 
 
 def test_a_record_without_turns_makes_a_page() -> None:

@@ -10,8 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.host.report.records import Writer, coder_at_work, long_record
+from tests.host.subagents import agent, calls, read_file
 
+from agentsession.adapters.scripted import Call, Count, Say, ScriptedExecutor
 from agentsession.conformance.strategies import events, records
+from agentsession.host import Host, SubagentTool, allow_all
 from agentsession.host.cli._totals import Totals
 from agentsession.host.report import Timeline, timeline, turn
 from agentsession.host.report._stretches import length, minus, union
@@ -26,7 +29,9 @@ from agentsession.protocol import (
     SessionUpdate,
     StreamEnd,
     Text,
+    ToolDecision,
     ToolRequest,
+    ToolResponse,
     ToolUpdate,
     Usage,
 )
@@ -352,3 +357,73 @@ def test_a_union_and_a_difference_hold_the_moments_that_they_should(one: Any, ot
         taken = any(start < middle < end for start, end in other)
         assert any(start < middle < end for start, end in rest) == (within and not taken)
     assert length(left) == sum(any(start <= m and m + 1 <= end for start, end in one) for m in range(30))
+
+
+async def recorded(host: Host, executor: ScriptedExecutor, seen: list[Event]) -> Timeline:
+    async with executor, host.session(executor) as session:
+        await host.run_turn(session, "go")
+    return timeline(seen)
+
+
+@pytest.mark.anyio
+async def test_what_a_sub_agent_of_the_host_did_is_on_a_lane_of_its_own_in_the_turn_of_its_caller() -> None:
+    seen: list[Event] = []
+    async with agent(
+        "fixer", Count(input_tokens=5, output_tokens=1), Call("read_file", {"path": "a"}), Say("Mended.")
+    ) as fixer:
+        tools = [read_file, SubagentTool(fixer, tools=["read_file"])]
+        host = Host(tools=tools, policy=allow_all, observer=seen.append)
+        told = await recorded(host, agent("coder", calls("fixer"), Say("Done.")), seen)
+    ((thread, names),) = [(thread, names) for thread, names in told.agents.items() if thread is not None]
+    assert names == ("fixer",)
+    assert [(item.number, item.thread_id, item.status) for item in told.items if item.kind == "call"] == [
+        (1, None, "completed"),
+        (2, thread, "completed"),
+    ]
+    assert len(told.turns) == 1
+    assert (told.turns[0].reason, told.turns[0].task, told.count("steer")) == ("completed", "go", 0)
+    assert told.input_tokens == 5
+    (carrier,) = [span for span in told.spans if span.carries]
+    assert carrier.label == "fixer"
+
+
+def test_a_sub_agents_time_counts_in_the_place_of_the_call_that_it_works_for() -> None:
+    w, c = Writer(), Writer("s-child", "fixer")
+
+    def inside(event_class: type[Event], **fields: Any) -> None:
+        c.at = w.at
+        c.add(event_class, thread_id="fixer-1", agent_id="fixer", **fields)
+        w.add(ToolUpdate, request_id="r", data={"childEvents": [c.events[-1].to_wire()]}, source="host")
+
+    w.begin("go")
+    w.after(1).ask_tool("r", "fixer")
+    w.end("input_required", pending=["r"])
+    c.begin()
+    c.turn = "t9"
+    w.add(ToolUpdate, request_id="r", started=True, source="host")
+    inside(AgentStart)
+    w.after(4)
+    inside(ToolRequest, request_id="fixer-1:x", name="edit", args={})
+    w.after(3)
+    inside(ToolUpdate, request_id="fixer-1:x", started=True)
+    w.after(2)
+    inside(ToolDecision, request_id="fixer-1:x", decision="granted", by="user", args_digest="0" * 64)
+    inside(ToolResponse, request_id="fixer-1:x", name="edit")
+    inside(StreamEnd, reason="aborted")
+    w.after(1).decide("r", "policy:x")
+    w.respond("r", "fixer")
+    w.begin()
+    w.after(2).end()
+    told = timeline(w.events)
+    assert stretches(told, "wait", "fixer-1") == [(5, 8, "granted")]
+    assert [one[:2] for one in stretches(told, "model", "fixer-1")] == [(1, 5)]
+    spent = told.spent
+    assert (spent.people_s, spent.tools_s, spent.elapsed_s) == (3, 2, 13)
+    assert told.reason == "completed"
+    assert (
+        sum(isinstance(item.events[0], StreamEnd) for item in told.items) == 1
+    )  # the sub-agent's own is not the turn's
+    totals = Totals()
+    for event in w.events[1:]:
+        totals.feed(event)
+    assert (totals.you_s, totals.tools_s, totals.model_s) == (spent.people_s, spent.tools_s, spent.model_s)

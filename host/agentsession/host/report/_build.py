@@ -1,7 +1,7 @@
 """From the events of a record to its :class:`Timeline`. Pure: no clock, no file, the same for the same events.
 
 Not for: drawing. Rules carried: none; it must take every list of events, also one that breaks rules, and lose none.
-May import: ``agentsession.protocol``, ``_model``, ``_stretches``, ``_work``.
+May import: ``agentsession.protocol``, ``_child_events``, ``_model``, ``_stretches``, ``_work``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import datetime
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from agentsession.host._child_events import child_events
 from agentsession.host.report._model import Item, ItemKind, Problem, Span, Timeline, Turn, UsagePoint
 from agentsession.host.report._work import Work
 from agentsession.protocol import (
@@ -80,6 +81,8 @@ class _Builder:
         self._questions: dict[str, int] = {}
         self._decided: dict[str, float] = {}
         self._started: dict[str, float] = {}
+        self._carriers: set[int] = set()
+        """Calls that a sub-agent works for."""
         self._deltas: dict[str, list[Message]] = {}
         self._work = Work()
         self._began: datetime.datetime | None = None
@@ -92,10 +95,35 @@ class _Builder:
     # -- events ----------------------------------------------------------------------------------------------------
 
     def feed(self, event: Event) -> None:
+        if inside := child_events(event):
+            self._children(event, inside)
+            return
         self._clock(event)
         self._session_id = self._session_id or event.session_id
         self._enter_turn(event)
         self._work.note(event, self._now, self._turn)
+        self._take(event)
+
+    def _children(self, event: Event, inside: Iterable[Event]) -> None:
+        """What a sub-agent in a session of its own did: it belongs to the turn and the call that it works for."""
+        index = self._calls.get(getattr(event, "request_id", ""))
+        if index is not None:
+            self._carriers.add(index)
+        for child in inside:
+            self._clock(child)
+            self._enter_turn(event)
+            self._work.note(child, self._now, self._turn, inside=True)
+            if isinstance(child, StreamEnd):
+                continue  # of the sub-agent's turn; its call tells how it ended
+            if isinstance(child, Message) and child.role == "user":
+                if not child.partial:
+                    self._add("message", child)
+                continue
+            self._take(child)
+        if index is not None:
+            self._items[index].end = self._now
+
+    def _take(self, event: Event) -> None:
         match event:
             case Initialize():
                 self._agent = event.descriptor.name
@@ -298,7 +326,11 @@ class _Builder:
             self._add("note", event)
 
     def _span(self, kind: Any, item: Item, start: float, end: float, status: str) -> None:
-        self._spans.append(Span(kind, start, end, item.thread_id, label(item), status, item.turn, self._index(item)))
+        index = self._index(item)
+        carries = kind == "tool" and index in self._carriers
+        self._spans.append(
+            Span(kind, start, end, item.thread_id, label(item), status, item.turn, index, carries=carries)
+        )
 
     def _index(self, item: Item) -> int:
         event = item.events[0]

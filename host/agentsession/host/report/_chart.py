@@ -135,6 +135,7 @@ def _bar(span: Span, axis: Axis, safe: Safe) -> _Bar:
     word = _WORDS.get(span.status, span.status)
     lasted = duration(span.end - span.start)
     what = f"{span.label} " if span.label else ""
+    lasted += ", a sub-agent worked for it" if span.carries else ""
     titles = {
         "model": f"{what}model, {lasted}",
         "tool": f"{what}{word}, {lasted}",
@@ -144,6 +145,8 @@ def _bar(span: Span, axis: Axis, safe: Safe) -> _Bar:
     if span.kind == "tool" and span.status != "completed":
         is_unknown = span.status in ("unknown", "open")
         look, name = ("tool unknown", f"{name} ?") if is_unknown else ("tool bad", f"{name} !")
+    elif span.carries:
+        look = "tool carries"
     shown, title = safe.line(name, 60), safe.line(titles[span.kind])
     return _Bar(axis.x(span.start), axis.x(span.end), look, shown, title, span.item, 1, span.end - span.start)
 
@@ -209,7 +212,7 @@ def _marks(items: Sequence[tuple[int, Item]], axis: Axis, safe: Safe) -> str:
     signs: list[str] = []
     before = -100.0
     for index, item in items:
-        said = item.kind == "message" and getattr(item.events[0], "role", "") == "user"
+        said = item.kind == "message" and item.thread_id is None and getattr(item.events[0], "role", "") == "user"
         if not said and not (item.kind == "steer" and item.status == "injected"):
             continue
         x = axis.x(item.start)

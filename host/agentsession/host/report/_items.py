@@ -123,7 +123,8 @@ class ItemView:
 
     def _message(self, item: Item, event: Message) -> str:
         name = item.agent or next(iter(self._timeline.agents.get(item.thread_id, ())), "") or self._timeline.agent
-        who = "you" if event.role == "user" else name if event.role == "agent" else event.role
+        told = "you" if event.thread_id is None else f"to {name}"
+        who = told if event.role == "user" else name if event.role == "agent" else event.role
         steer = ' <span class="tag">steer, injected</span>' if item.kind == "steer" else ""
         cut = ' <span class="tag warn">interrupted</span>' if event.interrupted or item.status == "not closed" else ""
         head = f'<p class="speaker">{self._safe.line(who, 60)}{steer}{cut}</p>'

@@ -46,6 +46,8 @@ class Span:
     """The turn's number; 0 before the first."""
     item: int | None = None
     """The index of what it belongs to in :attr:`Timeline.items`."""
+    carries: bool = False
+    """Of a tool: a sub-agent works for it, whose own time counts in its place."""
 
     @property
     def stretch(self) -> Stretch:
@@ -193,7 +195,7 @@ def spent(turns: Sequence[Turn], spans: Sequence[Span]) -> Spent:
     tools: dict[str | None, list[Stretch]] = {}
     model: dict[str | None, list[Stretch]] = {}
     for span in spans:
-        if span.kind != "wait":
+        if span.kind != "wait" and not span.carries:
             (tools if span.kind == "tool" else model).setdefault(span.thread_id, []).append(span.stretch)
     running: list[Stretch] = []
     for thread, stretches in tools.items():

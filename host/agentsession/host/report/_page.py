@@ -32,6 +32,8 @@ MADE_BY: Final = '<meta name="generator" content="agentsession report">'
 """Stands in every report, so that one can be told from a file of somebody else."""
 _WHOLE: Final = 6_000_000
 """Characters of items that are shown whole; after them, what has no problem is one line."""
+_TURNS: Final = 1_000
+"""Turns that are shown at all, unless they have a problem, and that have a chart of their own in a long record."""
 _LINES: Final = 20_000
 """Items that are shown at all, unless they have a problem; the others are counted."""
 
@@ -124,6 +126,8 @@ class _Page:
         )
 
     def _time(self) -> str:
+        if self._timeline.length_s <= 0:
+            return '<p class="dim">The record tells no times: all its events are of the same moment.</p>'
         time = self._timeline.spent
         parts = [
             ("model", "model", time.model_s),
@@ -146,9 +150,9 @@ class _Page:
 
     def _chart(self) -> str:
         told = self._timeline
-        drawn = overview(told, self._safe) if self._is_long else self._part_chart(told.turns)
-        if not told.turns:
+        if not told.turns or told.length_s <= 0:
             return ""
+        drawn = overview(told, self._safe) if self._is_long else self._part_chart(told.turns)
         title = "Turns over time" if self._is_long else "Who did what when"
         return f'<section aria-labelledby="when"><h2 id=when>{title}</h2>{drawn}</section>'
 
@@ -182,11 +186,18 @@ class _Page:
             '<span class="dim keys">keys: / search, p problems, j and k next and last, Enter opens</span></div>'
         )
         shown = f"<p>{summary}</p>" if summary else ""
-        turns = "".join(
-            self._turn(turn) for turn in [None, *told.turns] if turn is None or self._items.get(turn.number)
-        )
+        turns = "".join(self._turn(turn) for turn in [None, *told.turns] if self._shows(turn))
+        left_out = sum(not self._shows(turn) for turn in told.turns)
+        if left_out:
+            rest = f"{left_out:,} more turns without a problem; agentsession report --turn N shows one whole"
+            turns += f'<p class="dim">{rest}</p>'
         head = '<h2 id=happened tabindex="-1">What happened</h2>'
         return f'<section aria-labelledby="happened">{head}{shown}{bar}{turns}</section>'
+
+    def _shows(self, turn: Turn | None) -> bool:
+        if turn is None or turn.number <= _TURNS:
+            return True
+        return any(item.problem is not None for _, item in self._items.get(turn.number, ()))
 
     def _turn(self, turn: Turn | None) -> str:
         number = 0 if turn is None else turn.number
@@ -206,7 +217,7 @@ class _Page:
             f'<span class="tag {look}">{self._safe.line(turn.reason or "no end recorded", 40)}</span> '
             f'<span class="dim">{", ".join(notes)}</span>'
         )
-        drawn = self._part_chart([turn]) if self._is_long else ""
+        drawn = self._part_chart([turn]) if self._is_long and number <= _TURNS else ""
         is_open = "" if self._is_long and len(self._timeline.turns) > 1 else " open"
         return (
             f'<details class="turn" id="t{number}"{is_open}><summary><h3>{head}</h3></summary>{drawn}'
@@ -232,7 +243,7 @@ class _Page:
         if not told.turns:
             return ""
         rows: list[tuple[Turn, Spent, int, int]] = []
-        for turn in told.turns:
+        for turn in told.turns[:MANY_SPANS]:
             items = self._items.get(turn.number, [])
             calls = sum(item.kind == "call" for _, item in items)
             bad = sum(item.problem is not None for _, item in items)

@@ -25,21 +25,25 @@ class Work:
     def __init__(self) -> None:
         self.agents: dict[str | None, tuple[str, ...]] = {None: ()}
         self._parents: dict[str, str | None] = {}
-        self._present: dict[tuple[str | None, str], tuple[float, float, int]] = {}
+        self._present: dict[tuple[str | None, tuple[str, bool]], tuple[float, float, int]] = {}
         """From, to and the turn of each thread in each stream."""
 
-    def note(self, event: Event, now: float, turn: int) -> None:
-        """A thread is at work where it has an event in a stream; the main thread wherever there is a stream."""
+    def note(self, event: Event, now: float, turn: int, *, inside: bool = False) -> None:
+        """A thread is at work where it has an event in a stream; the main thread wherever there is a stream.
+
+        ``inside``: it is of a sub-agent's own session, whose streams are not those of the main thread.
+        """
         if event.stream_id is None:
             return
+        stream = (event.stream_id, inside)
         threads: list[str | None] = [event.thread_id]
-        if event.thread_id is None or (event.thread_id, event.stream_id) not in self._present:
+        if not inside and (event.thread_id, stream) not in self._present:
             threads.append(None)
-        if isinstance(event, StreamEnd):
+        if isinstance(event, StreamEnd) and not inside:
             threads = [None]
         for thread in threads:
-            start, _, began_in = self._present.get((thread, event.stream_id), (now, now, turn))
-            self._present[thread, event.stream_id] = (start, now, began_in)
+            start, _, began_in = self._present.get((thread, stream), (now, now, turn))
+            self._present[thread, stream] = (start, now, began_in)
         if event.thread_id is not None:
             self.agents.setdefault(event.thread_id, ())
         if event.agent_id and event.source == "agent" and event.agent_id not in self.agents.get(event.thread_id, ()):
