@@ -34,6 +34,7 @@ from agentsession.host._toolcontext import ToolContext
 from agentsession.host._toolquestions import ToolQuestions
 from agentsession.host._tools import Tool
 from agentsession.host._waiting import Judged, Waiting
+from agentsession.host.policy._remembered import memory_of
 from agentsession.protocol import (
     AgentDescriptor,
     Answer,
@@ -376,6 +377,8 @@ class Pipeline:
         found = self._settings.remembered.find(question, decision)
         if found is not None:
             decision = PolicyDecision("allow", f"remembered:{found.id}")
+        elif decision.is_ask:  # the channel offers what can be had
+            decision = dataclasses.replace(decision, remember=memory_of(question, decision))
         return Judged(question, decision)
 
     def _question(

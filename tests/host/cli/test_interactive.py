@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Sequence
+from pathlib import Path
 
 import anyio
 import anyio.lowlevel
 import pytest
 
-from agentsession.adapters.scripted import Call, Say, ScriptedExecutor
+from agentsession.adapters.scripted import Call, Calls, Say, ScriptedExecutor
 from agentsession.host import tool
 from agentsession.host._toolbox import ToolBox
+from agentsession.host.cli._command_policy import CommandPolicy
 from agentsession.host.cli._exit_codes import Exit
 from agentsession.host.cli._interactive import Conversation
 from agentsession.host.cli._lines import ASCII, Line, View
-from agentsession.host.cli._setup import CommandPolicy, RunOptions, make_host
-from agentsession.protocol import AgentSession, ToolResponse, ToolUpdate
+from agentsession.host.cli._setup import RunOptions, make_host
+from agentsession.protocol import AgentSession, ToolDecision, ToolResponse, ToolUpdate
 
 pytestmark = pytest.mark.anyio
 
@@ -258,6 +260,46 @@ async def test_an_edit_that_does_not_fit_the_tool_is_where_the_next_edit_begins(
         assert next(one.plain for one in talk.conversation.live()) == "  [1] order pens 100  waits for you"
         talk.type("e")
         assert talk.put_back() == '{"item": "pens", "quantity": "ten"}'
+
+
+async def test_an_answer_for_the_session_runs_the_next_call_unasked() -> None:
+    more = Call("order", {"item": "ink", "quantity": 1})
+    async with talking([PENS, more, Say("Done.")]) as talk:
+        talk.type("Order")
+        await talk.screen.until_said("[answer>]")
+        await talk.answer("s")
+        await talk.screen.until_said("completed")
+        assert talk.screen.text.count("APPROVE") == 1
+        decisions = [event async for event in talk.session.events() if isinstance(event, ToolDecision)]
+        assert [(one.by or "").partition(":")[0] for one in decisions] == ["user", "remembered"]
+
+
+async def test_what_is_answered_always_is_saved_once_it_was_confirmed(state: Path) -> None:
+    async with talking([PENS, Say("Done.")]) as talk:
+        talk.type("Order")
+        await talk.screen.until_said("[answer>]")
+        await talk.answer("a")
+        assert not list(state.rglob("*.json"))
+        await talk.screen.until_said("[always>]")
+        await talk.answer("y")
+        await talk.screen.until_said("completed")
+    (file,) = state.rglob("*.json")
+    assert '"tool": "host:order"' in file.read_text()
+    async with talking([PENS, Say("Done.")]) as talk:
+        talk.type("Order")
+        await talk.screen.until_said("completed")
+        assert "APPROVE" not in talk.screen.text
+
+
+async def test_of_several_calls_that_wait_one_answer_for_the_session_is_enough() -> None:
+    more = [Call("order", {"item": item, "quantity": 1}) for item in ("ink", "clips")]
+    async with talking([Calls(PENS, *more), Say("Done.")]) as talk:
+        talk.type("Order")
+        await talk.screen.until_said("APPROVE 1 of 3")
+        await talk.answer("s")
+        await talk.screen.until_said("completed")
+        assert len(await talk.responses()) == 3
+        assert talk.screen.text.count("APPROVE") == 1
 
 
 async def test_a_turn_that_fails_in_a_way_that_nobody_expected_is_told() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -49,7 +51,7 @@ def test_the_question_says_who_asks_what_and_which_rule_made_it_ask() -> None:
     assert "? APPROVE 1 of 2  [5] edit_file cart.py +1 -1  asked by coder > fixer" in text
     assert "why: rule edits-ask: edits are shown; mode default" in text
     assert "- a\n     + b" in text
-    assert "y once  s session  e edit  n [reason]  v view  w why" in text
+    assert "y once  s session: edit_file  a always  e edit  n [reason]  v view  w why" in text
 
 
 def test_a_whole_y_runs_it() -> None:
@@ -101,9 +103,46 @@ def test_no_carries_its_reason_to_the_model() -> None:
 
 
 def test_session_is_a_yes_that_is_remembered() -> None:
-    step = take("s")
-    assert isinstance(step, Answered)
-    assert step.remember == "session"
+    assert take("s") == Answered(Approval.yes(remember="session"))
+
+
+def test_always_shows_what_it_would_allow_and_is_only_given_by_another_y() -> None:
+    asked = question(path="cart.py")
+    shown = asked.take("a", begun=LATER, drawn=DRAWN)
+    assert isinstance(shown, Say)
+    assert shown.redraw  # its reading time begins again
+    assert "a allows from now on, in this folder: edit_file" in joined(shown.lines)
+    assert asked.prompt == "always> "
+    assert asked.take("y", begun=LATER, drawn=DRAWN) == Answered(Approval.yes(remember="always"))
+
+
+@pytest.mark.parametrize("other", ["n", "hello there", "w", "x"])
+def test_any_other_line_leaves_always(other: str) -> None:
+    asked = question(path="cart.py")
+    asked.take("a", begun=LATER, drawn=DRAWN)
+    asked.take(other, begun=LATER, drawn=DRAWN)
+    assert asked.prompt == "answer> "
+    assert asked.take("y", begun=LATER, drawn=DRAWN) == Answered(Approval.yes())
+
+
+def test_a_rule_that_asks_each_time_offers_nothing_longer() -> None:
+    asked = question()
+    asked.decision = dataclasses.replace(asked.decision, remember="never")
+    assert "y once  e edit" in joined(asked.block)
+    for word in ("s", "a"):
+        step = asked.take(word, begun=LATER, drawn=DRAWN)
+        assert isinstance(step, Say)
+        assert "asks each time" in joined(step.lines)
+
+
+def test_the_question_names_the_file_and_line_of_its_rule_and_what_the_session_would_cover() -> None:
+    asked = question()
+    asked.decision = dataclasses.replace(asked.decision, where="policy.toml:12", scope="with /path under 'src'")
+    text = joined(asked.block)
+    assert "why: rule edits-ask, policy.toml:12: edits are shown; mode default" in text
+    assert "s session: edit_file with /path under 'src'" in text
+    asked.decision = dataclasses.replace(asked.decision, remember="exact")
+    assert "s session: exactly this" in joined(asked.block)
 
 
 def test_an_edit_is_shown_as_a_change_and_asked_about_again() -> None:
@@ -177,7 +216,10 @@ def test_in_a_narrow_window_the_choices_stand_in_rows_that_fit() -> None:
         view=View(width=40, glyphs=ASCII),
     )
     assert not [one.plain for one in asked.block if one.width > 40]
-    assert [one.plain for one in asked.block][-2:] == ["  y once  s session  e edit  n [reason]", "  v view  w why"]
+    assert [one.plain for one in asked.block][-2:] == [
+        "  y once  s session: order  a always",
+        "  e edit  n [reason]  v view  w why",
+    ]
 
 
 def test_view_shows_everything_and_why_shows_the_rule() -> None:

@@ -17,6 +17,7 @@ import typer
 from agentsession.host.cli._exit_codes import Exit
 from agentsession.host.cli._out import CommandError, Out
 from agentsession.host.cli._paint import ColorChoice
+from agentsession.host.cli._policy_command import policy as policy_command
 from agentsession.host.cli._sessions_app import sessions
 from agentsession.protocol import PROTOCOL_VERSION
 
@@ -33,6 +34,7 @@ agentsession puts an agent under host control: you see every event, and no tool 
   agentsession inspect my_agent:root_agent     what it is, which tools it has
   agentsession replay record.ndjson            a recorded session, checked against the contract
   agentsession report record.ndjson            the same as a page: where the time went, every call
+  agentsession policy explain 'TOOL {ARGS}'    which rule decides on a call, and why
   agentsession explain LIFE-05                 what a rule or an error means
 
 All commands: agentsession --help
@@ -53,6 +55,7 @@ app = typer.Typer(
 )
 
 app.add_typer(sessions, name="sessions")
+app.add_typer(policy_command, name="policy")
 
 
 def make_command(args: Sequence[str]) -> Any:  # Any: a click Command, from whichever package typer brings it
@@ -134,6 +137,9 @@ def run(
     ] = False,
     allow: Annotated[list[str] | None, typer.Option(metavar="GLOB", help="Allow tools by name; repeatable.")] = None,
     deny: Annotated[list[str] | None, typer.Option(metavar="GLOB", help="Deny tools by name; repeatable.")] = None,
+    policy: Annotated[
+        list[str] | None, typer.Option("--policy", metavar="FILE", help="Rules from this TOML file; repeatable.")
+    ] = None,
     session: Annotated[str | None, typer.Option(metavar="ID", help="Go on with a stored session, or name it.")] = None,
     store: Annotated[str | None, typer.Option(metavar="FILE", help="Keep the record in this SQLite file.")] = None,
     hooks: Annotated[list[str] | None, typer.Option(metavar="FILE", help="Hooks to ask; repeatable.")] = None,
@@ -182,6 +188,7 @@ def run(
         yes_read_only=yes_read_only,
         allow=allow or (),
         deny=deny or (),
+        policy=policy or (),
         session=session,
         store=store,
         hooks=hooks or (),

@@ -347,7 +347,7 @@ _SESSIONS: Final = (
         "A policy cannot be used, so nothing starts.",
         "A rule that is not understood must not turn into an allow, and a file that is read in part would lose its"
         " denials. So would one that others may change, where it is an administrator's.",
-        "Mend what stands after `where:`, as `fix:` says.",
+        "Mend what stands after `where:`; `agentsession policy check FILE` reads a file again and tries its examples.",
         _USAGE,
     ),
     ErrorEntry(

@@ -21,6 +21,7 @@ from agentsession.host._elicitation import Approval, Position
 from agentsession.host._host import Host
 from agentsession.host._policy import PolicyDecision
 from agentsession.host._toolbox import connected
+from agentsession.host.cli._command_policy import CommandPolicy
 from agentsession.host.cli._exit_codes import Exit
 from agentsession.host.cli._forms import FormQuestion
 from agentsession.host.cli._lines import Line, line
@@ -28,7 +29,7 @@ from agentsession.host.cli._out import Out, error_text
 from agentsession.host.cli._questions import Answered, ApprovalQuestion, Edit, Question, Say, ShowAll, Steer
 from agentsession.host.cli._render import Renderer, edited_title
 from agentsession.host.cli._screen import Screen, printed_above
-from agentsession.host.cli._setup import CommandPolicy, Loaded, RunOptions, make_host, open_session, open_store
+from agentsession.host.cli._setup import Loaded, RunOptions, make_host, open_session, open_store
 from agentsession.host.cli._signals import signals
 from agentsession.host.cli._text import call_title, count, cut, escape, wrap
 from agentsession.protocol import (
@@ -98,6 +99,7 @@ class Conversation:
         self.screen = screen
         self.clock = clock
         self.renderer = Renderer(screen.view, questions=False, live=screen.live)
+        self.renderer.where_of = policy.where
         self._policy = policy
         self._host: Host
         self._session: AgentSession
@@ -308,8 +310,6 @@ class Conversation:
 
     async def approve(self, request: ToolRequest, decision: PolicyDecision, position: Position) -> Approval:
         """Ask whether a call may run."""
-        if self._policy.is_remembered(request.request_id):
-            return Approval.yes(by="remembered:session")
         call = self.renderer.calls.get(request.request_id)
         if call is not None and position.problem:  # an edit that was not taken
             call.title = call_title(request.name, request.args)
@@ -324,8 +324,6 @@ class Conversation:
             draft=self._drafts.get(request.request_id) if position.problem else None,
         )
         answered = await self._ask(question)
-        if answered.remember == "session":
-            self._policy.remember(request.request_id)
         assert isinstance(answered.value, Approval)
         self._begun[request.request_id] = self.clock()
         if answered.value.args is not None:

@@ -14,11 +14,12 @@ from collections.abc import Callable
 
 from agentsession.host._results import TurnResult
 from agentsession.host._toolbox import connected
+from agentsession.host.cli._command_policy import CommandPolicy
 from agentsession.host.cli._exit_codes import Exit, exit_code
 from agentsession.host.cli._lines import line
 from agentsession.host.cli._out import CommandError, Out, ReaderGone
 from agentsession.host.cli._render import Renderer
-from agentsession.host.cli._setup import CommandPolicy, Loaded, RunOptions, make_host, open_session, open_store
+from agentsession.host.cli._setup import Loaded, RunOptions, make_host, open_session, open_store
 from agentsession.host.cli._signals import signals
 from agentsession.host.cli._text import escape
 from agentsession.protocol import (
@@ -38,11 +39,12 @@ __all__ = ["receipt_line", "run_once"]
 async def run_once(options: RunOptions, loaded: Loaded, out: Out) -> Exit:
     """Run one turn, and return the exit code of its end. ``out`` is the real stdout, whatever user code prints to."""
     executor = loaded.executor
-    view = _Once(options, out)
+    view, policy = _Once(options, out), CommandPolicy(options)
+    view.renderer.where_of = policy.where
     host = make_host(
         options,
         loaded.tools,
-        policy=CommandPolicy(options),
+        policy=policy,
         observer=view.event,
         on_answer=view.receipt if options.as_json else None,
         hooks=loaded.hooks,

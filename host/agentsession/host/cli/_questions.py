@@ -5,7 +5,8 @@ is handed in. Rules carried: HITL-01, HITL-02, HITL-08, HITL-09.
 
 *Answers are lines, not keys*, and only a line that was begun after the person could have read the question counts:
 :data:`READ_TIME_S` after it was drawn. A line begun earlier was meant for the agent, and is a steer. Nothing but the
-whole line ``y`` runs a tool.
+whole line ``y``, or ``s`` for the session, runs a tool; ``a`` shows what it would allow for good, and ``y`` confirms
+it.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Sequence
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Protocol
 
-from agentsession.host._elicitation import Approval, Position
+from agentsession.host._elicitation import Approval, Position, Remember
 from agentsession.host._policy import PolicyDecision
 from agentsession.host.cli._blocks import args_block, diff_block, indented, shown_args
 from agentsession.host.cli._lines import Line, Style, View, line
 from agentsession.host.cli._render import by_whom
 from agentsession.host.cli._shapes import as_object
-from agentsession.host.cli._text import call_title, escape, wrap
+from agentsession.host.cli._text import call_title, cut, escape, wrap
 from agentsession.protocol import ElicitationAnswer, SchemaError, ToolRequest, args_digest, parse_json
 
 __all__ = [
@@ -47,7 +48,6 @@ class Answered:
 
     value: Approval | ElicitationAnswer
     lines: tuple[Line, ...] = ()
-    remember: Literal["once", "session"] = "once"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -142,11 +142,12 @@ class ApprovalQuestion:
         self._number = number
         self._asked_by = asked_by
         self._mode = mode
+        self._is_always = False  # a was typed, and what it would allow is shown
 
     @property
     def prompt(self) -> str:
         """What stands before the input."""
-        return "answer> "
+        return "always> " if self._is_always else "answer> "
 
     @property
     def block(self) -> list[Line]:
@@ -159,7 +160,7 @@ class ApprovalQuestion:
         title = call_title(self.request.name, self.args)
         rows = wrap(f"{glyphs.ask} APPROVE{place}  {number}{_shortened(title, width)}{by}{edited}", width)
         out = [line((row, "ask")) for row in rows]
-        why = by_whom(self.decision.by)
+        why = by_whom(self.decision.by, self.decision.where)
         if self.decision.reason:
             why += f": {escape(self.decision.reason)}"
         out += [line(("  " + row, "dim")) for row in wrap(f"why: {why}; mode {escape(self._mode)}", width - 2)]
@@ -173,14 +174,8 @@ class ApprovalQuestion:
         """What can be typed."""
         rows: list[list[str | tuple[str, Style]]] = [[]]
         used = 0
-        for key, meaning in (
-            ("y", "once"),
-            ("s", "session"),
-            ("e", "edit"),
-            ("n", "[reason]"),
-            ("v", "view"),
-            ("w", "why"),
-        ):
+        longer = [] if self.decision.remember == "never" else [("s", self._for_session), ("a", "always")]
+        for key, meaning in (("y", "once"), *longer, ("e", "edit"), ("n", "[reason]"), ("v", "view"), ("w", "why")):
             cost = len(f"  {key} {meaning}")
             if used and used + cost > self.view.width:
                 rows.append([])
@@ -196,13 +191,19 @@ class ApprovalQuestion:
         rest = rest.strip()
         if is_early(begun, drawn):
             early = self._say("that was typed before the question could be read; type it again")
-            if text.strip() in ("y", "s", "n", "no", "e", "v", "w"):
+            if text.strip() in ("y", "s", "a", "n", "no", "e", "v", "w"):
                 return early
             return dataclasses.replace(early, put_back=True) if word == "n" else Steer(text)
+        always, self._is_always = self._is_always, False
         if text.strip() == "y":
-            return Answered(Approval.yes(self.args if self.is_edited else None))
+            return Answered(self._yes("always" if always else "once"))
+        if text.strip() in ("s", "a") and self.decision.remember == "never":
+            return self._say("this rule asks each time; y runs it once")
         if text.strip() == "s":
-            return Answered(Approval.yes(self.args if self.is_edited else None), remember="session")
+            return Answered(self._yes("session"))
+        if text.strip() == "a":
+            self._is_always = True
+            return Say(tuple(self._what_always_allows()), redraw=True)
         if word == "n" or text.strip() == "no":
             return Answered(Approval.no(rest or None))
         if text.strip() == "e":
@@ -237,9 +238,33 @@ class ApprovalQuestion:
         shown = indented(change, "     ")
         return Say((line(("  your change:", "strong")), *shown, *self.block), redraw=True)
 
+    def _yes(self, remember: Remember) -> Approval:
+        return Approval.yes(self.args if self.is_edited else None, remember=remember)
+
+    @property
+    def _scope(self) -> str:
+        """What an answer that is remembered covers."""
+        if self.decision.remember == "exact":
+            return "exactly this"
+        return escape(f"{self.request.name} {self.decision.scope}".rstrip())
+
+    @property
+    def _for_session(self) -> str:
+        return cut(f"session: {self._scope}", self.view.width - 4, self.view.glyphs.ellipsis)
+
+    def _what_always_allows(self) -> list[Line]:
+        exact = self.decision.remember == "exact"
+        what = f"{escape(self.request.name)} with exactly these arguments" if exact else self._scope
+        who = f", asked by {escape(self._asked_by)} or an agent below" if self._asked_by else ""
+        rows = [
+            f"a allows from now on, in this folder: {what}{who}, in mode {escape(self._mode)} and looser",
+            "y allows it and runs this call; any other line leaves it. Later: agentsession policy remembered",
+        ]
+        return [line((f"  {row}", "warn")) for text in rows for row in wrap(text, self.view.width - 2)]
+
     def _why(self) -> list[Line]:
         rows = [
-            f"  decided by  {by_whom(self.decision.by)}",
+            f"  decided by  {by_whom(self.decision.by, self.decision.where)}",
             f"  says        {self.decision.decision}",
             f"  reason      {escape(self.decision.reason or 'none given')}",
             f"  mode        {escape(self._mode)}",

@@ -13,6 +13,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import json
+from collections.abc import Callable
 from typing import Any, Final
 
 from agentsession.host._child_events import child_events
@@ -83,13 +84,16 @@ class Call:
     started: bool = False
     """Whether the host said when it began to run the tool."""
     progress: Progress = dataclasses.field(default_factory=Progress)
+    where: str | None = None
+    """The file and line of the rule that decided."""
 
     def why(self, width: int) -> list[Line]:
         """Who decided on it, and for what reason."""
         if self.decision is None:
             return [line(("  no decision was recorded", "dim"))]
         reason = f": {escape(self.decision.reason)}" if self.decision.reason else ""
-        text = f"[{self.number}] {escape(self.decision.decision)} by {by_whom(self.decision.by)}{reason}"
+        by = by_whom(self.decision.by, self.where)
+        text = f"[{self.number}] {escape(self.decision.decision)} by {by}{reason}"
         return [line((f"  {row}", "dim")) for row in wrap(text, width - 2)]
 
 
@@ -102,6 +106,8 @@ class Renderer:
         """Whether questions are printed here; a terminal prints them itself, when it asks."""
         self.live = live
         """Whether somebody else shows the progress of what runs."""
+        self.where_of: Callable[[str | None], str | None] = lambda by: None
+        """Finds the place of the rule that a decision names."""
         self.speech = Speech(self.view)
         self.totals = Totals()
         self.counts: collections.Counter[str] = collections.Counter()
@@ -262,7 +268,7 @@ class Renderer:
         call = self.calls.get(event.request_id)
         if call is None:
             return []
-        call.decision = event
+        call.decision, call.where = event, self.where_of(event.by)
         if call.started:
             pass  # since when it ran is known
         elif call.request.needs != "result":  # where the host runs the tool the decision is recorded with the result
@@ -342,7 +348,7 @@ class Renderer:
         return f"/o {call.number} shows all" if self.view.interactive else self.view.more
 
     def _note(self, call: Call, event: ToolResponse, status: str, rows: list[str]) -> str:
-        decided = by_whom(call.decision.by) if call.decision is not None else ""
+        decided = by_whom(call.decision.by, call.where) if call.decision is not None else ""
         if status == "denied":
             by = (call.decision.by or "") if call.decision is not None else ""
             if by == "host" and call.decision is not None and call.decision.reason:
@@ -462,9 +468,10 @@ def _status(event: ToolResponse) -> str:
     return event.status
 
 
-def by_whom(by: str | None) -> str:
-    """``user`` as *you*, ``policy:no-rm`` as *rule no-rm*: who decided, for a person."""
+def by_whom(by: str | None, where: str | None = None) -> str:
+    """``user`` as *you*, ``policy:no-rm`` as *rule no-rm, policy.toml:4*: who decided, for a person."""
     kind, _, name = (by or "").partition(":")
     words = {"user": "you", "policy": "rule", "remembered": "remembered", "hook": "hook", "host": "host"}
     word = words.get(kind, escape(kind))
-    return f"{word} {escape(name)}" if name and kind != "user" else word
+    told = f"{word} {escape(name)}" if name and kind != "user" else word
+    return f"{told}, {escape(where)}" if where else told

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fnmatch
 import inspect
 import shlex
 import sys
@@ -16,11 +15,11 @@ from typing import Final, Literal
 
 from agentsession.host._elicitation import ElicitationChannel
 from agentsession.host._host import Host
-from agentsession.host._policy import AnnotationPolicy, PolicyDecision, PolicyRequest
 from agentsession.host._settings import AnswerObserver, Observer
 from agentsession.host._toolbox import ToolBox, ToolLike, ToolProvider, is_provider
 from agentsession.host._tools import Tool
 from agentsession.host.cli._agents import AGENT, check_credentials, find_executor
+from agentsession.host.cli._command_policy import CommandPolicy, remembered_answers
 from agentsession.host.cli._hooks import find_hooks
 from agentsession.host.cli._limit_options import LimitOptions
 from agentsession.host.cli._load import Kind, call_factory, kind_of, load_object, members, needed_arguments
@@ -35,11 +34,9 @@ from agentsession.protocol import (
     RecordKey,
     RecordStore,
     SessionNotFound,
-    args_digest,
 )
 
 __all__ = [
-    "CommandPolicy",
     "Loaded",
     "OnAsk",
     "RunOptions",
@@ -67,6 +64,7 @@ class RunOptions:
     yes_read_only: bool = False
     allow: Sequence[str] = ()
     deny: Sequence[str] = ()
+    policy: Sequence[str] = ()
     session: str | None = None
     store: str | None = None
     hooks: Sequence[str] = ()
@@ -91,62 +89,13 @@ class RunOptions:
         words = ["agentsession", "run", self.target, "--store", self.store, "--session", self.session]
         for option, given in (("--tools", self.tools), ("--model", self.model)):
             words += [option, given] if given else []
-        for option, patterns in (("--allow", self.allow), ("--deny", self.deny), ("--hooks", self.hooks)):
+        policies = ("--policy", self.policy)
+        for option, patterns in (policies, ("--allow", self.allow), ("--deny", self.deny), ("--hooks", self.hooks)):
             words += [word for pattern in patterns for word in (option, pattern)]
         words += ["--yes-read-only"] if self.yes_read_only else []
         words += self.limits.words
         words += [word for model in self.fallback for word in ("--fallback", model)]
         return shlex.join(words)
-
-
-class CommandPolicy:
-    """The policy of the command line: ``--deny``, then what was answered for the session, ``--allow``, annotations.
-
-    What only reads is allowed, everything else is asked. ``--yes-read-only`` also believes the agent's own claims.
-    """
-
-    def __init__(self, options: RunOptions | None = None) -> None:
-        options = options or RunOptions(target="")
-        self._deny = tuple(options.deny)
-        self._allow = tuple(options.allow)
-        self._annotations = AnnotationPolicy(("host", "agent") if options.yes_read_only else ("host",))
-        self._remembered: set[str] = set()
-        self._asked: dict[str, str] = {}
-        self._modes: dict[str, str] = {}
-
-    def remember(self, request_id: str) -> None:
-        """Allow calls like this one for the session: the same tool, and if it is destructive the same arguments."""
-        self._remembered.add(self._asked[request_id])
-
-    def is_remembered(self, request_id: str) -> bool:
-        """Whether a call that was to be asked about has been answered for meanwhile."""
-        return self._asked.get(request_id) in self._remembered
-
-    def mode_of(self, request_id: str) -> str:
-        """The permission mode in which a call was decided on."""
-        return self._modes.get(request_id, "default")
-
-    def evaluate(self, request: PolicyRequest) -> PolicyDecision:
-        """Deny beats what was remembered, which only ever answers for a question."""
-        self._modes[request.request_id] = request.permission_mode
-        for pattern in self._deny:
-            if fnmatch.fnmatchcase(request.tool, pattern):
-                return PolicyDecision("deny", f"policy:--deny {pattern}", f"{request.tool} is denied for this run")
-        for pattern in self._allow:
-            if fnmatch.fnmatchcase(request.tool, pattern) and request.permission_mode != "plan":
-                return PolicyDecision("allow", f"policy:--allow {pattern}")
-        found = self._annotations.evaluate(request)
-        if found.is_ask:
-            key = self._asked[request.request_id] = _key(request)
-            if key in self._remembered:
-                return PolicyDecision("allow", "remembered:session", "allowed for this session")
-        return found
-
-
-def _key(request: PolicyRequest) -> str:
-    destructive = request.annotations is not None and request.annotations.destructive
-    exact = args_digest(dict(request.args)) if destructive else "*"
-    return "\n".join(("/".join(request.principal_path), request.owner, request.tool, request.permission_mode, exact))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -189,6 +138,7 @@ def make_host(
         on_answer=on_answer,
         on_ask="channel" if channel is not None else options.on_ask,
         hooks=hooks,
+        remembered=remembered_answers(),
     )
 
 

@@ -5,9 +5,9 @@ May import: ``_policy``, ``_rule``, ``_builtin``, ``_reading`` beside it, ``prot
 
 Theory of operation. Rules are sorted once, the highest first; for each tool, agent, mode and situation those that are
 about it are kept, so that of many rules few look at the arguments. The first that holds wins, with all of the same
-rank: order in a file never counts. Rules that only tighten (a plugin's, an untrusted workspace's) are set aside on the
-way and count at the end, where they are stricter than the winner. A command line is decided part by part, and its
-strictest part counts.
+rank: order in a file never counts. Rules that only tighten (a plugin's, an untrusted workspace's, one that holds by an
+untrusted provider's word) are set aside on the way and count at the end, where they are stricter than the winner. A
+command line is decided part by part, and its strictest part counts.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class PolicyEngine:
         rules = self._rules_about(request)
         parts = self._parts(call, rules)
         verdicts = [self._judge(call, rules, part) for part in parts]
-        return self._decision(call, max(verdicts, key=lambda one: one.strictness), parts)
+        return self._decision(call, max(verdicts, key=_how_strict), parts)
 
     def explain(self, request: PolicyRequest) -> Explanation:
         """As :meth:`evaluate`, with every rule that holds and why it did not decide."""
@@ -130,14 +130,14 @@ class PolicyEngine:
         rules = self._rules_about(request)
         parts = self._parts(call, rules)
         verdicts = [self._judge(call, rules, part) for part in parts]
-        strictest = max(verdicts, key=lambda one: one.strictness)
+        strictest = max(verdicts, key=_how_strict)
         matched: list[Matched] = []
         for number, (part, verdict) in enumerate(zip(parts, verdicts, strict=True), start=1):
             for rule in rules:
                 fit = rule.fit(call, part)
                 if fit is Fit.NO or (fit is Fit.ODD and rule.decision == "allow"):
                     continue
-                fate = _fate(rule, verdict)
+                fate = _fate(rule, verdict, tightens=rule.tightens(call))
                 if fate == "decided" and verdict is not strictest:
                     fate = "another command of the line is decided more strictly"
                 matched.append(Matched(rule, fate, fit is Fit.ODD, number if len(parts) > 1 else None))
@@ -195,7 +195,7 @@ class PolicyEngine:
                     continue
             if not rule.holds(call, part):
                 continue
-            if rule.only_tightens:
+            if rule.tightens(call):
                 tighter.append(rule)
             else:
                 winners.append(rule)
@@ -235,15 +235,20 @@ class PolicyEngine:
         )
 
 
-def _fate(rule: PolicyRule, verdict: _Verdict) -> str:
+def _how_strict(verdict: _Verdict) -> tuple[int, bool]:
+    """Of two denials the one that a rule makes: it says why."""
+    return verdict.strictness, bool(verdict.winners)
+
+
+def _fate(rule: PolicyRule, verdict: _Verdict, *, tightens: bool) -> str:
     if rule in verdict.winners:
         return "decided"
     if not verdict.winners:
         return "it only tightens, and no rule allows or asks"
     winner = verdict.winners[0]
-    if rule.only_tightens and rule.strictness <= winner.strictness:
+    if tightens and rule.strictness <= winner.strictness:
         return f"it only tightens, and {winner.id} is as strict"
-    if winner.only_tightens:
+    if rule.rank > winner.rank:
         return f"{winner.id} tightens it"
     if rule.tier != winner.tier:
         return f"the tier {winner.tier.name.lower()} stands above {rule.tier.name.lower()}"

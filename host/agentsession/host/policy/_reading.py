@@ -109,7 +109,8 @@ def parse_policy(
         data = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         found = re.search(r"\(at line (\d+), column \d+\)", str(error))
-        where = f"{name}:{found.group(1)}" if found else name
+        last = len(text.rstrip().split("\n"))
+        where = f"{name}:{found.group(1) if found else last}"
         raise ConfigurationError(f"a policy file is not TOML: {error}", id="policy", where=where) from error
     reader = _File(name, Places(text), _tier(tier), os.path.abspath(workspace), (*MODES, *modes), is_trusted)
     return reader.rules(data)
@@ -256,6 +257,7 @@ class _OneRule:
             shell=self._shell(),
             remember=self._remember(decision),
             reason=self._one("reason", str, "a text"),
+            examples=sum(len(_as_list(item.get(key)) or ()) for key in ("match", "not_match")),
         )
         self._try_examples(rule)
         return rule

@@ -181,9 +181,10 @@ def memory_of(request: PolicyRequest, decision: PolicyDecision) -> Literal["tool
 
 def scope_words(request: PolicyRequest, decision: PolicyDecision) -> str:
     """What would be remembered, for a person: ``edit_file with /path under 'src'``."""
+    tool = request.tool if request.provider is None else request.qualified_name
     if memory_of(request, decision) == "exact":
-        return f"{request.tool} with exactly these arguments"
-    return f"{request.tool} {decision.scope}".rstrip()
+        return f"{tool} with exactly these arguments"
+    return f"{tool} {decision.scope}".rstrip()
 
 
 def _key(request: PolicyRequest, decision: PolicyDecision) -> Key | None:

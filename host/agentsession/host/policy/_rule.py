@@ -67,6 +67,8 @@ class PolicyRule:
     """``policy.toml:12``."""
     only_tightens: bool = False
     """Of a plugin, or of a workspace that nobody trusted."""
+    examples: int = 0
+    """How many examples of its file it was tried with."""
     on_shown_name: bool = False
     """Its globs are on the name that the model uses, as a person types it on the command line."""
     rank: tuple[int, int, int] = dataclasses.field(init=False, repr=False, compare=False)
@@ -144,6 +146,12 @@ class PolicyRule:
         fit = _fit_annotations(self.annotations, call, self.decision) if self.annotations else Fit.YES
         return fit if fit is Fit.NO else min(fit, self.fit_args(call, part))
 
+    def tightens(self, call: Call) -> bool:
+        """Whether it may only tighten here: by whose rule it is, or as it holds by a claim that nobody vouches for."""
+        if self.only_tightens or not self.annotations or call.is_trusted:
+            return self.only_tightens
+        return _fit_annotations(self.annotations, call, self.decision) is Fit.ODD
+
     def fit_args(self, call: Call, part: Part | None) -> Fit:
         """The least of what its conditions on the arguments say."""
         fit = self._fit_shell(call, part) if self.shell else Fit.YES
@@ -187,21 +195,22 @@ def _fit_annotations(wanted: Mapping[str, bool | str], call: Call, decision: str
     fit = Fit.YES
     for name, value in wanted.items():
         claim = getattr(marks, name, None) if marks is not None else None
-        if isinstance(value, str):
-            holds = claim == value
-        elif name == "read_only" and value:
-            # Whoever says both has said that it may destroy.
-            holds = claim is True and not (decision == "allow" and marks is not None and marks.destructive)
-        else:
-            holds = (claim is True) is value
-        if call.is_trusted:
-            if not holds:
-                return Fit.NO
-        elif holds or (value is False and name in ("read_only", "idempotent")):
-            fit = Fit.ODD  # nobody vouches for it: it may tighten, and not loosen
-        else:
-            return Fit.NO
+        if not call.is_trusted:
+            fit = min(fit, _fit_claim(name, value, claim))
+        elif isinstance(value, str):
+            fit = fit if claim == value else Fit.NO
+        elif name == "read_only" and value and decision == "allow" and marks is not None and marks.destructive:
+            fit = Fit.NO  # whoever says both has said that it may destroy
+        elif (claim is True) is not value:
+            fit = Fit.NO
     return fit
+
+
+def _fit_claim(name: str, value: bool | str, claim: object) -> Fit:
+    """Nobody vouches for it: what is claimed may tighten, and leaves everything that held without it."""
+    if isinstance(value, str) or value:
+        return Fit.ODD if claim == value else Fit.NO
+    return Fit.YES if name in ("read_only", "idempotent") else Fit.ODD
 
 
 def path_pattern(glob: str) -> Callable[[Sequence[str]], bool]:

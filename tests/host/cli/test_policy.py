@@ -1,0 +1,178 @@
+"""``agentsession policy`` and ``run --policy``: what a person reads, and what a program gets."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.host.cli.command import Command
+
+TEXT = """\
+version = 1
+
+[[rule]]
+id = "git-push"
+tools = ["fs:shell"]
+shell = [["git", "push"]]
+decision = "ask_user"
+remember = "exact"
+match = [{ command = "git push origin main" }]
+
+[[rule]]
+id = "no-rm"
+tools = ["fs:shell"]
+shell = [["rm"]]
+decision = "deny"
+reason = "nothing is removed here"
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    place = tmp_path / "policy.toml"
+    place.write_text(TEXT)
+    return place
+
+
+def test_explain_names_the_rule_its_line_its_reason_and_who_lost(command: Command, file: Path) -> None:
+    call = 'fs:shell {"command": "git push && rm x"}'
+    done = command("policy", "explain", call, "--policy", "policy.toml", cwd=file.parent)
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[:4] == [
+        f"deny  {call}",
+        "  rule no-rm, policy.toml:11 (deny, user, priority 100), command 2 of the line",
+        "  why: nothing is removed here",
+        "  mode default, asked by main",
+    ]
+    assert "rule git-push, policy.toml:3" in done.stdout
+
+
+def test_explain_says_what_a_yes_could_be_remembered_for(command: Command, file: Path) -> None:
+    asked = ("policy", "explain", 'fs:shell {"command": "git push"}', "--policy", str(file))
+    assert "a yes can be remembered for: fs:shell with exactly these arguments" in command(*asked).stdout
+    assert "nobody can be asked, so it is denied" in command(*asked, "--headless").stdout
+
+
+@pytest.mark.parametrize(
+    ("more", "decision"),
+    [
+        ((), "ask_user"),
+        (("--annotations", "read_only"), "allow"),
+        (("--annotations", "read_only", "--untrusted"), "ask_user"),
+        (("--annotations", "read_only", "--agent-owned"), "ask_user"),
+        (("--annotations", "category=edit", "--mode", "auto_edit"), "allow"),
+        (("--mode", "plan"), "deny"),
+        (("--mode", "autonomous", "--principal", "main/child"), "allow"),
+    ],
+)
+def test_explain_takes_what_a_request_is_made_of(command: Command, more: tuple[str, ...], decision: str) -> None:
+    done = command("policy", "explain", 'edit {"path": "a"}', "--json", *more)
+    assert json.loads(done.stdout)["decision"] == decision
+
+
+@pytest.mark.parametrize(
+    ("args", "what"),
+    [
+        (('x {"a"',), "not JSON"),
+        (("x [1]",), "must be a JSON object"),
+        (("x", "--mode", "plna"), "unknown mode 'plna'"),
+        (("x", "--annotations", "readonly"), "unknown annotation 'readonly'"),
+    ],
+)
+def test_a_call_that_cannot_be_read_is_a_usage_error(command: Command, args: tuple[str, ...], what: str) -> None:
+    done = command("policy", "explain", *args)
+    assert done.returncode == 2
+    assert what in done.stderr
+
+
+def test_check_tries_the_examples_and_says_where_a_file_is_wrong(command: Command, file: Path) -> None:
+    done = command("policy", "check", "policy.toml", cwd=file.parent)
+    assert (done.returncode, done.stdout) == (0, "policy.toml: 2 rules, 1 example tried\n")
+    file.write_text(TEXT.replace('"deny"', '"dney"'))
+    wrong = command("policy", "check", "policy.toml", cwd=file.parent)
+    assert wrong.returncode == 2
+    assert wrong.stderr == (
+        'error[policy]: unknown decision "dney"\n'
+        "  where:    policy.toml:15, rule no-rm\n"
+        "  fix:      allow, deny or ask_user\n"
+    )
+
+
+def test_a_policy_that_does_not_load_starts_nothing(command: Command, file: Path) -> None:
+    file.write_text(TEXT + "colour = 1\n")
+    done = command("run", "scripted_agents:editor", "-p", "go", "--policy", str(file))
+    assert done.returncode == 2
+    assert "error[policy]: unknown key 'colour'" in done.stderr
+    assert done.stdout == ""
+
+
+def test_what_is_remembered_is_listed_and_revoked(command: Command, state: Path) -> None:
+    assert "nothing is remembered" in command("policy", "remembered").stdout
+    answer = {
+        "id": "abc123",
+        "scope": "always",
+        "tool": "host:edit_file",
+        "owner": "host",
+        "narrowing": "",
+        "digest": None,
+        "permission_mode": "default",
+        "principal_path": ["coder"],
+        "user_id": None,
+        "session_id": None,
+        "workspace": "/home/ann/shop",
+        "words": "edit_file",
+        "at": "2026-01-31T12:00:00+00:00",
+    }
+    kept = state / "agentsession" / "remembered.json"
+    kept.parent.mkdir()
+    kept.write_text(json.dumps({"version": 1, "answers": [answer]}))
+    kept.chmod(0o600)
+    listed = command("policy", "remembered")
+    assert listed.stdout.startswith("abc123  edit_file\n  in /home/ann/shop, mode default and looser, asked by coder,")
+    assert json.loads(command("policy", "remembered", "--json").stdout) == answer
+    assert command("policy", "revoke", "abc123").stdout == "abc123 is forgotten; it is asked again\n"
+    again = command("policy", "revoke", "abc123")
+    assert again.returncode == 2
+    assert "fix:      agentsession policy remembered" in again.stderr
+
+
+def test_a_rule_of_a_file_decides_in_a_run_and_is_told_with_its_line(command: Command, tmp_path: Path) -> None:
+    file = tmp_path / "policy.toml"
+    file.write_text('version = 1\n[[rule]]\nid = "hands-off"\ntools = ["*"]\ndecision = "deny"\nreason = "not today"\n')
+    (tmp_path / "asking.py").write_text(
+        "from agentsession.adapters.scripted import Call, Say, ScriptedExecutor\n"
+        "def work() -> str:\n    '''Work.'''\n    raise AssertionError('it ran')\n"
+        "def agent() -> ScriptedExecutor:\n    return ScriptedExecutor([[Call('work', {}), Say('Done.')]])\n"
+    )
+    done = command("run", "asking:agent", "--tools", "asking:work", "-p", "go", "--policy", "policy.toml", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "DENIED  rule hands-off, policy.toml:2" in done.stderr
+    assert "model was told: not today" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "decision"),
+    [
+        (("--allow", "edit*"), "allow"),
+        (("--allow", "edit*", "--deny", "*"), "deny"),
+        (("--policy", "ask.toml", "--allow", "edit*"), "ask_user"),
+        (("--policy", "allow.toml", "--deny", "edit*"), "deny"),
+    ],
+)
+def test_allow_and_deny_are_rules_beside_those_of_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], decision: str
+) -> None:
+    from agentsession.host import PolicyRequest
+    from agentsession.host.cli._command_policy import CommandPolicy
+    from agentsession.host.cli._setup import RunOptions
+
+    monkeypatch.chdir(tmp_path)
+    rule = 'version = 1\n[[rule]]\nid = "mine"\ntools = ["edit_file"]\ndecision = "{}"\n'
+    Path("ask.toml").write_text(rule.format("ask_user"))
+    Path("allow.toml").write_text(rule.format("allow"))
+    given: dict[str, list[str]] = {"allow": [], "deny": [], "policy": []}
+    for name, value in zip(options[::2], options[1::2], strict=True):
+        given[name.removeprefix("--")].append(value)
+    policy = CommandPolicy(RunOptions(target="", **given))  # type: ignore[arg-type]  # lists of text
+    assert policy.evaluate(PolicyRequest(tool="edit_file", args={})).decision == decision
