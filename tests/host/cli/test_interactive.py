@@ -156,7 +156,12 @@ async def talking(*streams: list[object], echoes: bool = False) -> AsyncGenerato
     made: list[Talk] = []
     conversation = Conversation(screen, policy, lambda: made[0].clock() if made else 0.0)
     host = make_host(
-        options, ToolBox([order, wait_long]), policy=policy, channel=conversation, observer=conversation.event
+        options,
+        ToolBox([order, wait_long]),
+        policy=policy,
+        channel=conversation,
+        observer=conversation.event,
+        on_unsaved=conversation.unsaved,
     )
     async with executor:
         session = await host.open(executor)
@@ -289,6 +294,20 @@ async def test_what_is_answered_always_is_saved_once_it_was_confirmed(state: Pat
         talk.type("Order")
         await talk.screen.until_said("completed")
         assert "APPROVE" not in talk.screen.text
+
+
+async def test_an_answer_that_cannot_be_saved_is_told_and_holds_for_the_session(state: Path) -> None:
+    async with talking([PENS, PENS, Say("Done.")]) as talk:
+        (state / "agentsession").write_text("in the way")
+        talk.type("Order")
+        await talk.screen.until_said("[answer>]")
+        await talk.answer("a")
+        await talk.screen.until_said("[always>]")
+        await talk.answer("y")
+        await talk.screen.until_said("completed")
+        assert "error[remembered-file]" in talk.screen.text
+        assert "the answer holds for this session only" in talk.screen.text
+        assert talk.screen.text.count("APPROVE") == 1
 
 
 async def test_of_several_calls_that_wait_one_answer_for_the_session_is_enough() -> None:

@@ -13,8 +13,20 @@ import anyio
 import pytest
 from tests.host.fake_session import Act, FakeSession, call
 from tests.host.policy.rules import engine, request
+from tests.host.subagents import agent, calls, run
 
-from agentsession.host import Approval, CallbackChannel, Host, PolicyRequest, ask_user, hook, tool
+from agentsession.adapters.scripted import Call, Calls, Say
+from agentsession.host import (
+    Approval,
+    CallbackChannel,
+    Host,
+    PolicyDecision,
+    PolicyRequest,
+    SubagentTool,
+    ask_user,
+    hook,
+    tool,
+)
 from agentsession.host.policy import RememberedAnswers
 from agentsession.protocol import AgentStart, ConfigurationError, HookOutcome, SessionUpdate, ToolDenial, ToolResult
 
@@ -142,6 +154,15 @@ async def test_an_answer_never_lifts_a_denial_that_came_later() -> None:
     await keep(store, request())
     later = ASK + '[[rule]]\nid = "no"\ntools = ["*"]\ndecision = "deny"\n'
     assert not settles(store, request(), later)
+
+
+async def test_a_denial_is_never_looked_up() -> None:
+    store = RememberedAnswers()
+    asked = PolicyDecision("ask_user", "policy:mine")
+    await store.remember(request(), asked, "always")
+    assert store.find(request(), asked) is not None
+    assert store.find(request(), PolicyDecision("deny", "policy:mine")) is None
+    assert store.find(request(), PolicyDecision("never", "policy:mine")) is None
 
 
 # --- the file -----------------------------------------------------------------------------------------------------
@@ -303,6 +324,48 @@ async def test_always_settles_what_waits_a_childs_call_too_and_no_other_argument
     assert by["r1"] == "user"
     assert by["r2"] == by["r3"]
     assert by["r2"].startswith("remembered:")
+
+
+async def test_always_settles_what_a_sub_agent_waits_for() -> None:
+    """The sub-agent runs in a session of its own, below the agent whose call was answered for."""
+    ran: list[str] = []
+
+    @tool
+    def write(path: str) -> None:
+        ran.append(path)
+
+    person = Person(2, lambda: Approval.yes(remember="session"))
+    async with (
+        agent("helper", Call("write", {"path": "b"}, id="r9"), Say("done")) as helper,
+        agent("coder", Calls(Call("write", {"path": "a"}, id="r1"), calls("helper", "r2")), Say("ok")) as coder,
+    ):
+        text = ASK.replace('"*"', '"write"') + '[[rule]]\nid = "rest"\ntools = ["helper"]\ndecision = "allow"\n'
+        tools = [write, SubagentTool(helper, tools=["write"])]
+        result = await run(Host(tools=tools, policy=engine(text), channel=person), coder)
+    assert result.completed
+    assert sorted(ran) == ["a", "b"]
+    assert [one.rpartition(":")[2] for one in person.withdrawn] == ["r9"]  # the id of the sub-agent's session before it
+
+
+async def test_an_answer_given_for_a_sub_agent_does_not_hold_for_its_caller() -> None:
+    asked: list[tuple[str, ...]] = []
+
+    @tool
+    def write(path: str) -> None:
+        """Write a file."""
+
+    def approve(request: Any, decision: Any, position: Any) -> Approval:
+        asked.append(position.principals)
+        return Approval.yes(remember="always")
+
+    async with (
+        agent("helper", Call("write", {"path": "b"}), Say("done")) as helper,
+        agent("coder", calls("helper"), Call("write", {"path": "a"}), Say("ok")) as coder,
+    ):
+        text = ASK.replace('"*"', '"write"') + '[[rule]]\nid = "rest"\ntools = ["helper"]\ndecision = "allow"\n'
+        tools = [write, SubagentTool(helper, tools=["write"])]
+        await run(Host(tools=tools, policy=engine(text), channel=CallbackChannel(approve)), coder)
+    assert asked == [("coder", "helper"), ("coder",)]
 
 
 async def test_an_exact_answer_settles_the_same_arguments_alone() -> None:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from agentsession.host._policy import PolicyDecision, PolicyRequest
 from agentsession.host.policy import PolicyEngine, PolicyRule, RememberedAnswers, Tier, builtin_rules, load_policy
+from agentsession.protocol import ConfigurationError
 
 if TYPE_CHECKING:
     from agentsession.host.cli._setup import RunOptions
@@ -76,6 +78,10 @@ def remembered_path() -> Path:
     return Path(home).expanduser() / "agentsession" / "remembered.json"
 
 
-def remembered_answers() -> RememberedAnswers:
+def remembered_answers(on_unsaved: Callable[[ConfigurationError], None] | None = None) -> RememberedAnswers:
     """What this person answered always, and in this folder. Raises :class:`ConfigurationError`."""
-    return RememberedAnswers(remembered_path())
+    try:
+        path = remembered_path()
+    except RuntimeError:  # nobody's home: what is answered holds as long as this process
+        return RememberedAnswers(on_unsaved=on_unsaved)
+    return RememberedAnswers(path, on_unsaved=on_unsaved)

@@ -35,6 +35,7 @@ from agentsession.host.cli._text import call_title, count, cut, escape, wrap
 from agentsession.protocol import (
     AgentSession,
     AgentSessionError,
+    ConfigurationError,
     ElicitationAnswer,
     ElicitationRequest,
     Event,
@@ -67,7 +68,15 @@ async def run_interactive(options: RunOptions, loaded: Loaded, clock: Clock = ti
     executor, screen = loaded.executor, _screen_for(options)
     policy = CommandPolicy(options)
     talk = Conversation(screen, policy, clock)
-    host = make_host(options, loaded.tools, policy=policy, channel=talk, observer=talk.event, hooks=loaded.hooks)
+    host = make_host(
+        options,
+        loaded.tools,
+        policy=policy,
+        channel=talk,
+        observer=talk.event,
+        hooks=loaded.hooks,
+        on_unsaved=talk.unsaved,
+    )
     async with open_store(options) as store, connected(loaded.tools), executor:
         session, options = await open_session(host, executor, options, store)
         talk.attach(host, session, options)
@@ -271,6 +280,11 @@ class Conversation:
             await self._host.abort("Ctrl-C", session=self._session)
         except AgentSessionError as error:
             self._tell(error)
+
+    def unsaved(self, error: ConfigurationError) -> None:
+        """What was answered always could not be saved."""
+        self._tell(error)
+        self.screen.show([line(("  the answer holds for this session only", "warn"))])
 
     def _tell(self, error: Exception) -> None:
         self.screen.show([line((row, "bad")) for row in error_text(error).rstrip("\n").split("\n")])

@@ -10,7 +10,7 @@ import dataclasses
 import inspect
 import shlex
 import sys
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Final, Literal
 
 from agentsession.host._elicitation import ElicitationChannel
@@ -29,6 +29,7 @@ from agentsession.host.cli._shapes import as_list, is_list
 from agentsession.protocol import (
     AgentExecutor,
     AgentSession,
+    ConfigurationError,
     LifecycleInterceptor,
     OpenOptions,
     RecordKey,
@@ -128,6 +129,7 @@ def make_host(
     observer: Observer | None = None,
     on_answer: AnswerObserver | None = None,
     hooks: Sequence[LifecycleInterceptor] = (),
+    on_unsaved: Callable[[ConfigurationError], None] | None = None,
 ) -> Host:
     """A host with the tools and the policy of the command line."""
     return Host(
@@ -138,7 +140,7 @@ def make_host(
         on_answer=on_answer,
         on_ask="channel" if channel is not None else options.on_ask,
         hooks=hooks,
-        remembered=remembered_answers(),
+        remembered=remembered_answers(on_unsaved),
     )
 
 

@@ -43,6 +43,7 @@ class RememberedAnswers:
 
     ``path``: the user's file for what holds always, readable and writable by its owner alone; made on first use.
     Without one, "always" holds as long as this object. ``workspace``: what holds always, holds in this folder.
+    ``on_unsaved``: told when an answer cannot be saved; it then holds for the session.
     Raises :class:`ConfigurationError` with the id ``remembered-file`` when the file cannot be used; a file that is
     spoilt later counts as empty, and everything is asked again.
     """
@@ -52,10 +53,12 @@ class RememberedAnswers:
         path: str | os.PathLike[str] | None = None,
         *,
         workspace: str | os.PathLike[str] = ".",
+        on_unsaved: Callable[[ConfigurationError], None] | None = None,
         clock: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
     ) -> None:
         self.path = None if path is None else Path(path).expanduser()
         self.workspace = os.path.realpath(workspace)
+        self._on_unsaved = on_unsaved
         self._clock = clock
         self._kept: dict[str, RememberedAnswer] = {}
         self._saved: tuple[RememberedAnswer, ...] = ()
@@ -99,7 +102,12 @@ class RememberedAnswers:
         meanwhile = self._answer(request, decision, key, "session")
         self._keep(meanwhile)
         path = self.path
-        await anyio.to_thread.run_sync(lambda: change_file(path, lambda old: [*_without(old, answer.id), answer]))
+        try:
+            await anyio.to_thread.run_sync(lambda: change_file(path, lambda old: [*_without(old, answer.id), answer]))
+        except ConfigurationError as error:
+            if self._on_unsaved is not None:
+                self._on_unsaved(error)
+            raise
         self._refresh()
         del self._kept[meanwhile.id]  # else revoking the saved one would leave it
         return answer
