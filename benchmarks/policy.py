@@ -1,8 +1,8 @@
 """What deciding on one call costs with 500 rules: names, arguments, shell commands and annotations, the built-in table
 below.
 
-``evaluate`` is the rule engine alone; ``host`` is all that a call passes before it runs, without a person: the
-question, the engine, the mode's ceiling and the remembered answers.
+The first rows are the rule engine alone. The last is what it adds to a call of a host's tool in a turn, over a policy
+that allows all: the question, the engine, the mode's ceiling and the remembered answers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
-from agentsession.host import PolicyRequest
+import anyio
+
+from agentsession.adapters.scripted import Call, Say, ScriptedExecutor, Step
+from agentsession.host import Host, Policy, PolicyRequest, allow_all, tool
 from agentsession.host.policy import PolicyEngine, builtin_rules, parse_policy
 from agentsession.protocol import ToolAnnotations
 from benchmarks._rows import Row, best_of
@@ -21,6 +24,7 @@ __all__ = ["rows"]
 
 _RULES: Final = 500
 _CALLS: Final = 2_000
+_TURN_CALLS: Final = 300
 _GOAL_MS: Final = 0.2
 
 
@@ -70,6 +74,22 @@ def _ms(engine: PolicyEngine, *requests: PolicyRequest) -> float:
     return best_of(3, work) / _CALLS * 1_000
 
 
+def _added(engine: PolicyEngine) -> float:
+    plain = best_of(5, lambda: anyio.run(_turn, allow_all))
+    return (best_of(5, lambda: anyio.run(_turn, engine)) - plain) / _TURN_CALLS * 1_000
+
+
+async def _turn(policy: Policy) -> None:
+    @tool(name="tool3", read_only=True)
+    def work(path: str) -> None:
+        """Do nothing."""
+
+    script: list[list[Step]] = [[*(Call("tool3", {"path": "src/a.py"}) for _ in range(_TURN_CALLS)), Say("Done.")]]
+    host = Host(tools=[work], policy=policy, loop_detection=False)
+    async with ScriptedExecutor(script, name="main") as executor, host.session(executor) as session:
+        await host.run_turn(session, "go")
+
+
 def rows() -> Iterator[Row]:
     """The measurements."""
     engine = PolicyEngine([*builtin_rules(), *parse_policy(_spread())])
@@ -79,3 +99,4 @@ def rows() -> Iterator[Row]:
     yield Row("500 rules, none holds", _ms(engine, _request(3, amount="much")), "ms/call", _GOAL_MS)
     worst = PolicyEngine([*builtin_rules(), *parse_policy(_all_look())])
     yield Row("500 rules, each looks at the arguments", _ms(worst, _request()), "ms/call", _GOAL_MS)
+    yield Row("500 rules, added to a call in a turn", _added(engine), "ms/call", _GOAL_MS)

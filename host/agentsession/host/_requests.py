@@ -356,11 +356,14 @@ class Pipeline:
         """Keep a yes that is to hold for more than this call, and settle at once what else it answers."""
         if approval.remember == "once" or not judged.decision.is_ask:
             return
+        kept = self._settings.remembered.keep(judged.question, judged.decision, approval.remember)
+        self._settings.waiting.settle_remembered()  # before anything is awaited: nobody is asked what was answered
+        if kept is None:
+            return
         try:
-            await self._settings.remembered.remember(judged.question, judged.decision, approval.remember)
+            await self._settings.remembered.save(kept)
         except ConfigurationError as error:
-            logger.warning("the answer holds for this session only: %s", error.what)
-        self._settings.waiting.settle_remembered()
+            logger.warning("the answer is not saved, and holds as long as this process: %s", error.what)
 
     async def _judge(
         self, request: ToolRequest, args: dict[str, Any], tool: Tool | None, *, edited: bool = False

@@ -296,6 +296,18 @@ async def test_what_is_answered_always_is_saved_once_it_was_confirmed(state: Pat
         assert "APPROVE" not in talk.screen.text
 
 
+async def test_what_was_answered_always_is_asked_of_no_other_call_that_waits(state: Path) -> None:
+    more = [Call("order", {"item": item, "quantity": 1}) for item in ("ink", "clips")]
+    async with talking([Calls(PENS, *more), Say("Done.")]) as talk:
+        talk.type("Order")
+        await talk.screen.until_said("APPROVE 1 of 3")
+        await talk.answer("a")
+        await talk.screen.until_said("[always>]")
+        await talk.answer("y")
+        await talk.screen.until_said("completed")
+        assert talk.screen.text.count("APPROVE") == 1
+
+
 async def test_an_answer_that_cannot_be_saved_is_told_and_holds_for_the_session(state: Path) -> None:
     async with talking([PENS, PENS, Say("Done.")]) as talk:
         (state / "agentsession").write_text("in the way")
@@ -306,7 +318,7 @@ async def test_an_answer_that_cannot_be_saved_is_told_and_holds_for_the_session(
         await talk.answer("y")
         await talk.screen.until_said("completed")
         assert "error[remembered-file]" in talk.screen.text
-        assert "the answer holds for this session only" in talk.screen.text
+        assert "the answer holds until you leave" in talk.screen.text
         assert talk.screen.text.count("APPROVE") == 1
 
 

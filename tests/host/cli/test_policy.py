@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import anyio
 import pytest
 from tests.host.cli.command import Command
+
+from agentsession.host import PolicyEngine, PolicyRequest, RememberedAnswers, builtin_rules
 
 TEXT = """\
 version = 1
@@ -128,6 +131,8 @@ def test_what_is_remembered_is_listed_and_revoked(command: Command, state: Path)
     kept.parent.mkdir()
     kept.write_text(json.dumps({"version": 1, "answers": [answer]}))
     kept.chmod(0o600)
+    asked = command("policy", "explain", "edit_file", "--principal", "coder", cwd=state)
+    assert "not asked" not in asked.stdout  # it was given in another folder
     listed = command("policy", "remembered")
     assert listed.stdout.startswith("abc123  edit_file\n  in /home/ann/shop, mode default and looser, asked by coder,")
     assert json.loads(command("policy", "remembered", "--json").stdout) == answer
@@ -135,6 +140,17 @@ def test_what_is_remembered_is_listed_and_revoked(command: Command, state: Path)
     again = command("policy", "revoke", "abc123")
     assert again.returncode == 2
     assert "fix:      agentsession policy remembered" in again.stderr
+
+
+def test_explain_says_that_an_answer_was_remembered(command: Command, state: Path, tmp_path: Path) -> None:
+    async def remember() -> None:
+        request = PolicyRequest(tool="edit_file", args={}, principal_path=("main",), user_id="local")
+        store = RememberedAnswers(state / "agentsession" / "remembered.json", workspace=tmp_path)
+        await store.remember(request, PolicyEngine(builtin_rules()).evaluate(request), "always")
+
+    anyio.run(remember)
+    assert "was remembered, edit_file" in command("policy", "explain", "edit_file", cwd=tmp_path).stdout
+    assert "was remembered" not in command("policy", "explain", "other", cwd=tmp_path).stdout
 
 
 def test_a_rule_of_a_file_decides_in_a_run_and_is_told_with_its_line(command: Command, tmp_path: Path) -> None:
@@ -163,7 +179,6 @@ def test_a_rule_of_a_file_decides_in_a_run_and_is_told_with_its_line(command: Co
 def test_allow_and_deny_are_rules_beside_those_of_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], decision: str
 ) -> None:
-    from agentsession.host import PolicyRequest
     from agentsession.host.cli._command_policy import CommandPolicy
     from agentsession.host.cli._setup import RunOptions
 

@@ -284,7 +284,7 @@ class Conversation:
     def unsaved(self, error: ConfigurationError) -> None:
         """What was answered always could not be saved."""
         self._tell(error)
-        self.screen.show([line(("  the answer holds for this session only", "warn"))])
+        self.screen.show([line(("  the answer holds until you leave", "warn"))])
 
     def _tell(self, error: Exception) -> None:
         self.screen.show([line((row, "bad")) for row in error_text(error).rstrip("\n").split("\n")])

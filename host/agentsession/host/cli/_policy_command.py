@@ -148,7 +148,7 @@ def _read_call(
     from agentsession.host import PolicyRequest
     from agentsession.host.cli._shapes import as_object
     from agentsession.host.policy import MODES
-    from agentsession.protocol import SchemaError, parse_json
+    from agentsession.protocol import OpenOptions, SchemaError, parse_json
 
     name, _, text = call.strip().partition(" ")
     try:
@@ -175,6 +175,7 @@ def _read_call(
         principal_path=path,
         permission_mode=mode,
         interactive=not headless,
+        user_id=OpenOptions().user_id,  # who runs the command
     )
 
 
@@ -275,9 +276,11 @@ def _as_json(request: PolicyRequest, found: Explanation, remembered: RememberedA
 
 
 def _answer_lines(one: RememberedAnswer, width: int) -> list[Line]:
+    from agentsession.protocol import OpenOptions
+
     path = " > ".join(one.principal_path)
     place = f"in {one.workspace}" if one.workspace is not None else f"in session {one.session_id}"
-    user = f", user {one.user_id}" if one.user_id is not None else ""
+    user = f", user {one.user_id}" if one.user_id not in (None, OpenOptions().user_id) else ""
     told = f"{place}, mode {one.permission_mode} and looser, asked by {path or 'any agent'}{user}, since {one.at}"
     head = wrap(escape(f"{one.id}  {one.words}").replace("\n", " "), width)
     return [*(line((row, "strong")) for row in head), *_rows(told, width)]

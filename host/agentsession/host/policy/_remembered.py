@@ -43,7 +43,7 @@ class RememberedAnswers:
 
     ``path``: the user's file for what holds always, readable and writable by its owner alone; made on first use.
     Without one, "always" holds as long as this object. ``workspace``: what holds always, holds in this folder.
-    ``on_unsaved``: told when an answer cannot be saved; it then holds for the session.
+    ``on_unsaved``: told when an answer cannot be saved; it then holds as long as this object.
     Raises :class:`ConfigurationError` with the id ``remembered-file`` when the file cannot be used; a file that is
     spoilt later counts as empty, and everything is asked again.
     """
@@ -85,22 +85,24 @@ class RememberedAnswers:
         candidates = (*self._kept.values(), *self._saved)
         return next((one for one in candidates if _key_of(one) == key and self._covers(one, request)), None)
 
-    async def remember(
+    def keep(
         self, request: PolicyRequest, decision: PolicyDecision, scope: Literal["session", "always"]
     ) -> RememberedAnswer | None:
-        """Keep a yes to ``request``; ``None`` if its rule wants to be asked each time.
-
-        Raises :class:`ConfigurationError` when it cannot be saved; then it holds for the session.
-        """
+        """Let a yes to ``request`` hold from now on, and :meth:`save` it; ``None`` if its rule asks each time."""
         key = _key(request, decision)
         if key is None:
             return None
         answer = self._answer(request, decision, key, scope)
-        if scope == "session" or self.path is None:
-            self._keep(answer)
-            return answer
-        meanwhile = self._answer(request, decision, key, "session")
-        self._keep(meanwhile)
+        self._hold(answer)
+        return answer
+
+    async def save(self, answer: RememberedAnswer) -> None:
+        """Put what holds always into the file, if there is one.
+
+        Raises :class:`ConfigurationError` when it cannot be saved; then it holds as long as this object.
+        """
+        if answer.scope == "session" or self.path is None:
+            return
         path = self.path
         try:
             await anyio.to_thread.run_sync(lambda: change_file(path, lambda old: [*_without(old, answer.id), answer]))
@@ -109,7 +111,15 @@ class RememberedAnswers:
                 self._on_unsaved(error)
             raise
         self._refresh()
-        del self._kept[meanwhile.id]  # else revoking the saved one would leave it
+        self._kept.pop(answer.id, None)  # else it would hold on when it is revoked in the file
+
+    async def remember(
+        self, request: PolicyRequest, decision: PolicyDecision, scope: Literal["session", "always"]
+    ) -> RememberedAnswer | None:
+        """:meth:`keep` and :meth:`save`."""
+        answer = self.keep(request, decision, scope)
+        if answer is not None:
+            await self.save(answer)
         return answer
 
     def revoke(self, answer_id: str) -> bool:
@@ -158,7 +168,7 @@ class RememberedAnswers:
             at=self._clock().isoformat(timespec="seconds"),
         )
 
-    def _keep(self, answer: RememberedAnswer) -> None:
+    def _hold(self, answer: RememberedAnswer) -> None:
         self._kept.pop(answer.id, None)
         self._kept[answer.id] = answer
         while len(self._kept) > _MOST_KEPT:
