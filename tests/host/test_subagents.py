@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.host.subagents import agent, calls, read_file, responses, run, seen_of_children
 
-from agentsession.adapters.scripted import Call, Count, Deltas, End, Fail, Raise, Say, ScriptedExecutor
+from agentsession.adapters.scripted import Call, Count, Deltas, End, Fail, Parallel, Raise, Say, ScriptedExecutor
 from agentsession.host import (
     Host,
     PolicyRequest,
@@ -20,6 +20,7 @@ from agentsession.host import (
 )
 from agentsession.protocol import (
     AgentDescriptor,
+    AgentStart,
     ConfigurationError,
     Constraints,
     Event,
@@ -183,6 +184,29 @@ async def test_an_agent_is_not_called_in_itself() -> None:
     inside = [event for event in seen_of_children(seen) if isinstance(event, ToolResponse)]
     assert inside[0].data["error"]["code"] == "subagent_refused"
     assert responses(seen)["r1"].data == "a said"
+    begun = {event.session_id for event in seen_of_children(seen) if event.agent_id == "a"}
+    assert len(begun) == 1
+
+
+async def test_the_smallest_depth_of_those_above_holds() -> None:
+    seen: list[Event] = []
+    async with (
+        agent("b", Say("b said")) as b,
+        agent("a", calls("b"), Say("a said")) as a,
+        agent("root", calls("a")) as root,
+    ):
+        tools = [SubagentTool(a, tools=["b"], max_depth=1), SubagentTool(b)]
+        await run(Host(tools=tools, policy=allow_all, observer=seen.append), root)
+    inside = [event for event in seen_of_children(seen) if isinstance(event, ToolResponse)]
+    assert [event.data["error"]["code"] for event in inside] == ["subagent_refused"]
+
+
+async def test_only_its_own_tools_are_declared_to_it() -> None:
+    fixer, opened = _limited("fixer", Say("ok"))
+    async with fixer, agent("coder", calls("fixer")) as coder:
+        child = SubagentTool(fixer, tools=["read_file"], complete_task=True)
+        await run(Host(tools=[read_file, child], policy=allow_all), coder)
+    assert [item.name for item in opened[0].execution.tools or []] == ["read_file", "complete_task"]
 
 
 # --- how it ends ----------------------------------------------------------------------------------------------------
@@ -420,3 +444,103 @@ async def test_where_nothing_is_left_it_is_not_begun() -> None:
     error = responses(seen)["r2"].data["error"]
     assert (error["code"], error["reason"]) == ("subagent_limit", "max_budget_usd")
     assert opened == []
+
+
+async def test_what_sub_agents_spent_comes_off_the_budget_of_their_caller() -> None:
+    fixer, _ = _limited("fixer", Count(cost=5.0), Say("ok"))
+    coder, _ = _limited("coder", Count(cost=1.0), calls("fixer"), Count(cost=0.5), Say("still"), Count(cost=1.0))
+    async with fixer, coder:
+        host = Host(tools=[SubagentTool(fixer)], policy=allow_all, limits=Constraints(max_budget_usd=7))
+        result = await run(host, coder)
+    assert (result.end.reason, result.text) == ("max_budget", "still")
+
+
+async def test_model_calls_of_sub_agents_count_for_their_caller() -> None:
+    fixer, _ = _limited("fixer", Count(cost=0.0), Count(cost=0.0), Say("ok"))
+    coder, _ = _limited("coder", calls("fixer"), Call("read_file", {"path": "a"}), Say("one too many"))
+    async with fixer, coder:
+        tools = [read_file, SubagentTool(fixer)]
+        result = await run(Host(tools=tools, policy=allow_all, limits=Constraints(max_llm_calls=3)), coder)
+    assert result.end.reason == "max_llm_calls"
+
+
+async def test_the_response_says_which_session_did_the_work() -> None:
+    seen: list[Event] = []
+    async with (
+        agent("fixer", Count(input_tokens=3, cost=0.5), Say("ok")) as fixer,
+        agent("coder", calls("fixer")) as coder,
+    ):
+        await run(Host(tools=[SubagentTool(fixer)], policy=allow_all, observer=seen.append), coder)
+    inside = seen_of_children(seen)
+    assert responses(seen)["r1"].display == {
+        "subagent": {
+            "agent": "fixer",
+            "sessionId": inside[0].session_id,
+            "threadId": inside[0].thread_id,
+            "usage": {"calls": 1, "inputTokens": 3, "cost": 0.5},
+        }
+    }
+
+
+async def test_the_deadline_and_the_time_of_the_turn_above_bound_a_sub_agent() -> None:
+    helper, of_helper = _limited("helper", Say("ok"))
+    fixer, of_fixer = _limited("fixer", calls("helper"), Say("ok"))
+    coder, _ = _limited("coder", calls("fixer"), Say("ok"))
+    deadline = "2099-01-31T12:00:00.000Z"
+    async with helper, fixer, coder:
+        tools = [SubagentTool(fixer, tools=["helper"]), SubagentTool(helper)]
+        host = Host(tools=tools, policy=allow_all)
+        async with host.session(coder) as session:
+            limits = Constraints(max_time_seconds=100)
+            await host.run_turn(session, "go", ExecutionOptions(deadline=deadline, limits=limits))
+    for options in (*of_fixer, *of_helper):
+        assert options.execution.deadline == deadline
+        assert options.execution.limits is not None
+        assert options.execution.limits.max_time_seconds is not None
+        assert 90 < options.execution.limits.max_time_seconds < 100
+
+
+async def test_usage_of_an_earlier_turn_takes_nothing_from_what_is_left() -> None:
+    fixer, opened = _limited("fixer", Say("ok"))
+    coder, _ = _limited("coder", Count(cost=3.0), Say("ok"))
+    coder.script.append([Count(cost=1.0), calls("fixer"), Say("ok")])
+    async with fixer, coder:
+        host = Host(tools=[SubagentTool(fixer)], policy=allow_all, limits=Constraints(max_budget_usd=10))
+        async with host.session(coder) as session:
+            await host.run_turn(session, "one")
+            await host.run_turn(session, "two")
+    (options,) = opened
+    assert options.execution.limits is not None
+    assert options.execution.limits.max_budget_usd == 9.0
+
+
+@pytest.mark.parametrize("exposes", [True, False])
+async def test_why_a_session_could_not_be_opened_is_told_only_where_errors_may_be(exposes: bool) -> None:
+    class Shut(ScriptedExecutor):
+        async def open(self, *args: Any, **given: Any) -> Any:
+            raise ConfigurationError("the key hunter2 was refused")
+
+    seen: list[Event] = []
+    async with Shut([], name="fixer") as fixer, agent("coder", calls("fixer")) as coder:
+        host = Host(tools=[SubagentTool(fixer)], policy=allow_all, observer=seen.append, expose_tool_errors=exposes)
+        await run(host, coder)
+    assert ("hunter2" in responses(seen)["r1"].to_wire_json()) is exposes
+
+
+async def test_an_agent_inside_the_caller_calls_one_from_its_own_thread() -> None:
+    seen: list[Event] = []
+    async with (
+        agent("fixer", Say("ok")) as fixer,
+        agent("coder", Parallel(left=[calls("fixer", "r1")], right=[Say("r")])) as coder,
+    ):
+        await run(Host(tools=[SubagentTool(fixer)], policy=allow_all, observer=seen.append), coder)
+    (began,) = [event for event in seen_of_children(seen) if isinstance(event, AgentStart)]
+    assert (began.thread_id or "").startswith("left.fixer-")
+    assert began.parent_thread_id == "left"
+
+
+async def test_what_went_wrong_in_a_sub_agent_is_told_by_its_error() -> None:
+    seen: list[Event] = []
+    async with agent("fixer", Fail("no more disk", fatal=True)) as fixer, agent("coder", calls("fixer")) as coder:
+        await run(Host(tools=[SubagentTool(fixer)], policy=allow_all, observer=seen.append), coder)
+    assert "no more disk" in responses(seen)["r1"].data["error"]["message"]

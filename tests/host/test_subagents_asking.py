@@ -10,28 +10,35 @@ import trio
 import trio.testing
 from tests.host.subagents import agent, calls, read_file, responses, run, seen_of_children
 
-from agentsession.adapters.scripted import Ask, Call, Calls, Say, ScriptedExecutor
+from agentsession.adapters.scripted import Ask, Call, Calls, Count, Say, ScriptedExecutor
 from agentsession.host import (
     Approval,
     CallbackChannel,
     Host,
+    PolicyRequest,
     Position,
     Rule,
     RulePolicy,
     ScriptedChannel,
     SubagentTool,
     allow_all,
+    hook,
     tool,
 )
 from agentsession.protocol import (
     ElicitationResponse,
     Event,
+    ExecutionOptions,
+    HookOutcome,
     HostCapabilities,
     MemoryRecordStore,
     Message,
     OpenOptions,
+    SessionConfig,
     ToolRequest,
     ToolResponse,
+    block,
+    proceed,
 )
 from agentsession.protocol import result as answered
 
@@ -226,6 +233,37 @@ async def test_what_a_sub_agent_asks_may_wait_for_the_next_turn(reenter: bool, e
     assert len(tasks) == 1
 
 
+async def test_a_sub_agent_that_goes_on_after_a_pause_belongs_to_the_turn_that_goes_on() -> None:
+    """What it uses then is in that turn's result, and the time of its person too."""
+    channel = ScriptedChannel([Approval.pause(), True])
+    async with (
+        agent("fixer", Count(cost=1.0), Call("read_file", {"path": "a"}), Count(cost=2.0), Say("Mended.")) as fixer,
+        agent("coder", calls("fixer"), Say("Done.")) as coder,
+    ):
+        host = Host(tools=[read_file, SubagentTool(fixer, tools=["read_file"])], policy=_ASKS, channel=channel)
+        async with host.session(coder) as session:
+            with anyio.fail_after(5):
+                first = await host.run_turn(session, "go")
+                last = await host.run_turn(session)
+    assert (first.usage.cost, last.usage.cost) == (1.0, 2.0)
+
+
+async def test_what_waited_beside_a_result_does_not_run_after_a_pause() -> None:
+    seen: list[Event] = []
+    channel = ScriptedChannel([Approval.pause(), True])
+    both = Calls(Call("complete_task", {"result": "fine"}), Call("read_file", {"path": "a"}, id="late"))
+    async with agent("fixer", both, Say("Bye.")) as fixer, agent("coder", calls("fixer"), Say("Done.")) as coder:
+        child = SubagentTool(fixer, tools=["read_file"], complete_task=True)
+        host = Host(tools=[read_file, child], policy=_ASKS, channel=channel, observer=seen.append)
+        async with host.session(coder) as session:
+            with anyio.fail_after(5):
+                await host.run_turn(session, "go")
+                await host.run_turn(session)
+    (late,) = [item for item in seen_of_children(seen) if isinstance(item, ToolResponse) and item.name == "read_file"]
+    assert late.status == "denied"
+    assert responses(seen)["r1"].data == "fine"
+
+
 async def test_what_waits_in_a_sub_agent_can_be_answered_by_the_program() -> None:
     async with (
         agent("fixer", Call("read_file", {"path": "a"}), Say("Mended.")) as fixer,
@@ -257,3 +295,145 @@ async def test_what_waits_in_a_sub_agent_ends_with_the_call_that_it_works_for() 
             assert host.children(session) == []
             assert child.session.state == "closed"
     assert last.text == "Else."
+
+
+# --- remembered answers, and modes that change -------------------------------------------------------------------
+
+
+async def test_a_yes_for_the_session_settles_what_waits_in_its_sub_agents() -> None:
+    """The root's person says yes for the session: the sub-agent's question is void, and its later call asks nobody."""
+    waiting: list[tuple[str, ...]] = []
+    both = anyio.Event()
+    withdrawn: list[tuple[str, ...]] = []
+
+    async def approve(request: ToolRequest, decision: Any, position: Position) -> Approval:
+        waiting.append(position.principals)
+        if len(waiting) == 2:
+            both.set()
+        try:
+            await both.wait()
+            if position.principals != ("coder",):
+                await anyio.sleep_forever()
+        except anyio.get_cancelled_exc_class():
+            withdrawn.append(position.principals)
+            raise
+        return Approval.yes(remember="session")
+
+    seen: list[Event] = []
+    async with (
+        agent("fixer", Call("read_file", {"path": "a"}, id="x"), Call("read_file", {"path": "b"}, id="y")) as fixer,
+        agent("coder", Calls(calls("fixer", "r1"), Call("read_file", {"path": "c"}, id="r2"))) as coder,
+    ):
+        tools = [read_file, SubagentTool(fixer, tools=["read_file"])]
+        channel = CallbackChannel(approve, concurrent=True)
+        result = await run(Host(tools=tools, policy=_ASKS, channel=channel, observer=seen.append), coder)
+    assert result.completed
+    assert sorted(waiting) == [("coder",), ("coder", "fixer")]
+    assert withdrawn == [("coder", "fixer")]
+    assert [event.status for event in seen_of_children(seen) if isinstance(event, ToolResponse)] == ["completed"] * 2
+
+
+async def test_a_yes_to_a_sub_agent_for_the_session_does_not_hold_for_its_caller() -> None:
+    asked: list[tuple[str, ...]] = []
+
+    async def approve(request: ToolRequest, decision: Any, position: Position) -> Approval:
+        asked.append(position.principals)
+        return Approval.yes(remember="session")
+
+    async with (
+        agent("fixer", Call("read_file", {"path": "a"}, id="x"), Call("read_file", {"path": "b"}, id="y")) as fixer,
+        agent("coder", calls("fixer", "r1"), Call("read_file", {"path": "c"}, id="r2")) as coder,
+    ):
+        tools = [read_file, SubagentTool(fixer, tools=["read_file"])]
+        await run(Host(tools=tools, policy=_ASKS, channel=CallbackChannel(approve)), coder)
+    assert asked == [("coder", "fixer"), ("coder",)]
+
+
+async def test_a_mode_that_is_set_above_while_a_sub_agent_asks_withdraws_its_question() -> None:
+    asked = anyio.Event()
+    seen: list[Event] = []
+
+    async def approve(request: ToolRequest, decision: Any, position: Position) -> Approval:
+        asked.set()
+        await anyio.sleep_forever()
+        return Approval.yes()
+
+    policy = RulePolicy(
+        [
+            Rule("allow", "fixer", modes=["default", "plan"]),
+            Rule("deny", "read_file", modes=["plan"], reason="planning"),
+            Rule("ask_user", "read_file"),
+        ]
+    )
+
+    class Updates(ScriptedExecutor):
+        def check_update(self, session: Any, config: Any) -> str | None:
+            return None
+
+    async with (
+        agent("fixer", Call("read_file", {"path": "a"}), Say("I only planned.")) as fixer,
+        Updates([[calls("fixer"), Say("ok")]], name="coder") as coder,
+    ):
+        tools = [read_file, SubagentTool(fixer, tools=["read_file"])]
+        host = Host(tools=tools, policy=policy, channel=CallbackChannel(approve), observer=seen.append)
+        async with host.session(coder) as session, anyio.create_task_group() as tasks:
+            with anyio.fail_after(5):
+                tasks.start_soon(host.run_turn, session, "go")
+                await asked.wait()
+                await session.update(SessionConfig(permission_mode="plan"))
+    assert [event.status for event in seen_of_children(seen) if isinstance(event, ToolResponse)] == ["denied"]
+    assert responses(seen)["r1"].data == "I only planned."
+
+
+async def test_hooks_of_the_host_are_asked_about_the_calls_of_a_sub_agent() -> None:
+    asked: list[str] = []
+
+    @hook("before_tool")
+    def guard(payload: Any) -> HookOutcome:
+        asked.append(payload.name)
+        return block("not here") if payload.name == "read_file" else proceed()
+
+    seen: list[Event] = []
+    async with (
+        agent("fixer", Call("read_file", {"path": "a"}), Say("without")) as fixer,
+        agent("coder", calls("fixer")) as coder,
+    ):
+        tools = [read_file, SubagentTool(fixer, tools=["read_file"])]
+        await run(Host(tools=tools, policy=allow_all, hooks=[guard], observer=seen.append), coder)
+    assert asked == ["fixer", "read_file"]
+    assert [event.is_error for event in seen_of_children(seen) if isinstance(event, ToolResponse)] == [True]
+    assert responses(seen)["r1"].data == "without"
+
+
+async def test_a_mode_that_was_set_in_a_sub_agents_session_holds_after_it_was_loaded() -> None:
+    modes: list[str] = []
+    asked = anyio.Event()
+
+    class Updates(ScriptedExecutor):
+        def check_update(self, session: Any, config: Any) -> str | None:
+            return None
+
+    def fixer() -> ScriptedExecutor:
+        return Updates([[Call("read_file", {"path": "a"}), Say("ok")]], name="fixer", reenter=True)
+
+    def policy(request: PolicyRequest) -> str:
+        modes.append(request.permission_mode)
+        return "ask_user" if request.tool == "read_file" else "allow"
+
+    async def approve(request: ToolRequest, decision: Any, position: Position) -> Approval:
+        if not asked.is_set():
+            asked.set()
+            (child,) = host.children(session)
+            await child.session.update(SessionConfig(permission_mode="auto_edit"))
+        return Approval.pause()
+
+    async with agent("coder", calls("fixer"), reenter=True) as coder:
+        tools = [read_file, SubagentTool(fixer, tools=["read_file"])]
+        host = Host(tools=tools, policy=policy, channel=CallbackChannel(approve))
+        options = ExecutionOptions(permission_mode="autonomous")
+        async with host.session(coder, options, store=MemoryRecordStore()) as session:
+            with anyio.fail_after(5):
+                await host.run_turn(session, "go")
+                modes.clear()
+                await host.run_turn(session)
+    assert modes[-1] == "auto_edit"

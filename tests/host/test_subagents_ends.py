@@ -115,9 +115,9 @@ async def test_an_abort_of_a_sub_agent_is_not_its_callers_and_says_that_tools_ra
                 (child,) = host.children(session)
                 await host.abort("too slow", session=child.session)
     assert (results[0].completed, results[0].text) == (True, "I'll do it.")
-    error = responses(seen)["r1"].data["error"]
-    assert error["code"] == "cancelled"
-    assert "partial" in error["message"]
+    answer = responses(seen)["r1"]
+    assert (answer.status, answer.data["error"]["code"]) == ("unknown", "cancelled")
+    assert "partial" in answer.data["error"]["message"]
 
 
 async def test_cancelling_the_turn_aborts_a_sub_agent_whose_person_is_asked() -> None:
@@ -247,3 +247,24 @@ async def test_siblings_of_a_failed_sub_agent_go_on() -> None:
         await run(Host(tools=tools, policy=allow_all, observer=observe), coder)
     assert failed.is_set()
     assert responses(seen)["r2"].data == "right"
+
+
+async def test_a_sub_agent_that_is_stopped_before_any_tool_of_it_ran_has_had_no_effects() -> None:
+    working = anyio.Event()
+    seen: list[Event] = []
+
+    async def wait() -> None:
+        working.set()
+        await anyio.sleep_forever()
+
+    async with agent("fixer", Delay(until=wait)) as fixer, agent("coder", calls("fixer"), Say("Then I.")) as coder:
+        host = Host(tools=[SubagentTool(fixer)], policy=allow_all, observer=seen.append)
+        async with host.session(coder) as session, anyio.create_task_group() as tasks:
+            with anyio.fail_after(5):
+                tasks.start_soon(host.run_turn, session, "go")
+                await working.wait()
+                (child,) = host.children(session)
+                await host.abort(session=child.session)
+    answer = responses(seen)["r1"]
+    assert (answer.status, answer.data["error"]["code"]) == ("failed", "cancelled")
+    assert "before any of its tools ran" in answer.data["error"]["message"]

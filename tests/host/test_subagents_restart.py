@@ -165,3 +165,85 @@ async def test_a_session_whose_opening_was_cut_off_is_opened_anew() -> None:
                 _, result = await _play(state, complete=False, load=True)
                 assert result.text == "Done."
     assert opened > 0
+
+
+class _Unloadable(ScriptedExecutor):
+    """Keeps records and cannot load them."""
+
+    def __init__(self, *steps: Any) -> None:
+        super().__init__([list(steps)], name="fixer", capabilities=["abort", "host_tool_execution"])
+
+
+async def test_a_sub_agent_that_was_at_work_and_cannot_go_on_is_unknown_and_not_run_again() -> None:
+    store = _Snapshots()
+    notes: list[int] = []
+
+    @tool
+    async def note(n: int) -> int:
+        notes.append(n)
+        return n
+
+    async def play(store: MemoryRecordStore, load: str | None) -> Any:
+        async with (
+            _Unloadable(Call("note", {"n": 1}), Say("ok")) as fixer,
+            agent("coder", calls("fixer"), reenter=True) as coder,
+        ):
+            host = Host(tools=[note, SubagentTool(fixer, tools=["note"])], policy=allow_all)
+            with anyio.fail_after(5):
+                options = OpenOptions(session_id="s")
+                async with host.session(coder, options, store=store, load=load) as session:
+                    return await host.run_turn(session, None if load else "go")
+
+    await play(store, None)
+    states = [(item, await _events(item, _CHILD)) for item in store.states]
+    state = next(item for item, events in states if any(isinstance(event, ToolResponse) for event in events))
+    await play(state, "s")
+    (answer,) = [event for event in await _events(state, _PARENT) if isinstance(event, ToolResponse)]
+    assert (answer.status, answer.data["error"]["code"]) == ("unknown", "outcome_unknown")
+    assert notes == [1]
+
+
+async def test_of_two_hosts_at_one_session_one_runs_the_sub_agent() -> None:
+    inside, go = anyio.Event(), anyio.Event()
+    notes: list[int] = []
+
+    @tool
+    async def note(n: int) -> int:
+        notes.append(n)
+        inside.set()
+        await go.wait()
+        return n
+
+    ends: list[str] = []
+    async with (
+        agent("fixer", Call("note", {"n": 1}), Say("ok")) as fixer,
+        agent("coder", calls("fixer"), Say("Done."), reenter=True) as coder,
+    ):
+        hosts = [Host(tools=[note, SubagentTool(fixer, tools=["note"])], policy=allow_all) for _ in range(2)]
+        with anyio.fail_after(5):
+            session = await hosts[0].open(coder, store=MemoryRecordStore())
+
+            async def turn(host: Host, message: str | None) -> None:
+                ends.append((await host.run_turn(session, message)).end.reason)
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(turn, hosts[0], "go")
+                await inside.wait()
+                await turn(hosts[1], None)
+                assert ends == ["input_required"]
+                go.set()
+    assert ends == ["input_required", "completed"]
+    assert notes == [1]
+
+
+async def test_a_sub_agent_that_another_process_has_is_left_to_it() -> None:
+    store = MemoryRecordStore()
+    await store.create(_CHILD)
+    await store.lock(_CHILD, "pid 1:another")
+    fixer, coder = _agents(complete=False)
+    async with fixer, coder:
+        host = Host(tools=[SubagentTool(fixer)], policy=allow_all)
+        with anyio.fail_after(5):
+            async with host.session(coder, OpenOptions(session_id="s"), store=store) as session:
+                result = await host.run_turn(session, "go")
+    assert (result.end.reason, result.unanswered) == ("input_required", ("r1",))

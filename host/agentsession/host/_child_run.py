@@ -13,6 +13,7 @@ import dataclasses
 import hashlib
 import json
 import logging
+import weakref
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -27,6 +28,7 @@ from agentsession.host._host import Host
 from agentsession.host._lineage import Above, Caller, Child
 from agentsession.host._outcome import LEFT_WAITING, ToolOutcome
 from agentsession.host._rest import Rest, earliest
+from agentsession.host._settings import Settings
 from agentsession.host._toolbox import ToolProvider
 from agentsession.host._tools import Tool
 from agentsession.protocol import (
@@ -58,6 +60,11 @@ _RESUMED: Final = (
     "You were interrupted. A call of yours without a result may have run, or in part: look before you make it again. "
     "Go on with your task."
 )
+
+
+_OPEN: Final = weakref.WeakValueDictionary[tuple[int, str], AgentSession]()
+"""The sessions of sub-agents that hosts of this process have open, by the caller's session and request: several hosts
+may serve one session, and one of them has the sub-agent."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +117,7 @@ class ChildRun:
         try:
             return await self._run()
         except SessionBusy:
-            return LEFT_WAITING  # another host is at work on the same call, and will say what came of it
+            return LEFT_WAITING  # another process is at work on the same call, and will say what came of it
         except SessionExists:
             message = "the sub-agent was at work when its host ended, and cannot go on; it was not run again"
             return dataclasses.replace(ToolOutcome.failure("outcome_unknown", message), unknown=True)
@@ -145,11 +152,19 @@ class ChildRun:
     async def _run(self) -> ToolOutcome:
         children, request_id = self._caller.attached.children, self._caller.request.request_id
         waiting = children.get(request_id)
+        working = (id(self._caller.attached.session), request_id)
+        if waiting is None and working in _OPEN and _OPEN[working].state != "closed":
+            return LEFT_WAITING
         rest = await self._caller.rest()
         if waiting is None and rest.used_up is not None:
             return ToolOutcome.failure("subagent_limit", "nothing is left for a sub-agent", reason=rest.used_up)
         async with self._executor() as executor:
-            session = waiting.session if waiting is not None else await self._session(executor, rest)
+            if waiting is not None:
+                session = waiting.session
+                self._host.take_up_child(session, settings=self._settings(), above=self._above)
+            else:
+                session = await self._session(executor, rest)
+            _OPEN[working] = session
             child = children[request_id] = Child(
                 session=session,
                 request_id=request_id,
@@ -177,6 +192,15 @@ class ChildRun:
         async with self._plan.create() as executor:
             yield executor
 
+    def _settings(self) -> Settings:
+        """The host's, with the sub-agent's tools; what it does is told to its caller."""
+        plan, above = self._plan, self._caller.settings
+        return dataclasses.replace(
+            above,
+            tools=_Tools(above.tools, plan.tools, self._completion),
+            observer=ChildEvents(self._caller.request, self._thread, plan.descriptor.name, self._caller.send),
+        )
+
     async def _session(self, executor: AgentExecutor, rest: Rest) -> AgentSession:
         """Its session: the stored one of an earlier process, or a new one."""
         plan, attached = self._plan, self._caller.attached
@@ -194,11 +218,7 @@ class ChildRun:
                 }
             ),
         )
-        settings = dataclasses.replace(
-            self._caller.settings,
-            tools=_Tools(self._caller.settings.tools, plan.tools, self._completion),
-            observer=ChildEvents(self._caller.request, self._thread, plan.descriptor.name, self._caller.send),
-        )
+        settings = self._settings()
         store = plan.store or attached.store
         try:
             return await self._host.open_child(
@@ -248,7 +268,13 @@ class ChildRun:
                 standing = await read_standing(session)
             ended = standing.end is not None and standing.end.reason == "completed"
             if self._completion is None or standing.has_result or standing.nudged or not ended:
-                return outcome_of(standing, needs_result=self._completion is not None)
+                return outcome_of(
+                    standing,
+                    needs_result=self._completion is not None,
+                    session_id=session.session_id,
+                    agent=self._plan.descriptor.name,
+                    thread_id=self._thread,
+                )
             given, runs = MessageInput(content=as_content(_NUDGE), message_id=NUDGE_ID), True
 
 

@@ -1,6 +1,7 @@
 """Where a sub-agent's session stands, by its record; and what that comes to for the agent that called it.
 
-Not for: running it (``_child_run.py``). Rules carried: none. May import: ``_completion``, ``_outcome``, ``protocol``.
+Not for: running it (``_child_run.py``). Rules carried: none. May import: ``_completion``, ``_outcome``, ``_results``,
+``protocol``.
 
 Read from the record and not remembered, so that a result which was there before the process was killed is the same
 result after it.
@@ -13,6 +14,7 @@ from typing import Any, Final
 
 from agentsession.host._completion import COMPLETE_TASK, CompletionTool
 from agentsession.host._outcome import ToolOutcome
+from agentsession.host._results import UsageTotals
 from agentsession.protocol import (
     AgentSession,
     Error,
@@ -20,6 +22,7 @@ from agentsession.protocol import (
     StreamEnd,
     ToolRequest,
     ToolResponse,
+    Usage,
     plain_text,
 )
 
@@ -48,6 +51,8 @@ class Standing:
     """Whether a tool ran, or may have."""
     end: StreamEnd | None = None
     """The final end of its last turn."""
+    usage: UsageTotals = dataclasses.field(default_factory=UsageTotals)
+    """Of its own model calls; those of its sub-agents are told where they were called."""
 
     @property
     def was_lost(self) -> bool:
@@ -74,6 +79,8 @@ async def read_standing(session: AgentSession) -> Standing:
                     found.has_result, found.result = True, results[event.request_id]
             case ToolResponse(status="completed" | "failed" | "unknown"):
                 found.ran = True
+            case Usage():
+                found.usage.add(event)
             case Error():
                 found.error = event.message
             case StreamEnd() if event.reason != "input_required":
@@ -83,8 +90,21 @@ async def read_standing(session: AgentSession) -> Standing:
     return found
 
 
-def outcome_of(standing: Standing, *, needs_result: bool) -> ToolOutcome:
-    """What the calling agent reads. A limit, a failure and an abort are errors that say how far it got."""
+def outcome_of(standing: Standing, *, needs_result: bool, session_id: str, agent: str, thread_id: str) -> ToolOutcome:
+    """What the calling agent reads; and for people and programs, which session did the work, and with how much."""
+    usage = standing.usage
+    counts = {"calls": usage.calls, "inputTokens": usage.input_tokens, "outputTokens": usage.output_tokens}
+    told = {
+        "agent": agent,
+        "sessionId": session_id,
+        "threadId": thread_id,
+        "usage": {name: value for name, value in {**counts, "cost": usage.cost}.items() if value is not None},
+    }
+    return dataclasses.replace(_outcome(standing, needs_result=needs_result), display={"subagent": told})
+
+
+def _outcome(standing: Standing, *, needs_result: bool) -> ToolOutcome:
+    """A limit, a failure and an abort are errors that say how far it got."""
     end = standing.end
     reason = end.reason if end is not None else "failed"
     partial = _partial(standing.text)

@@ -184,6 +184,11 @@ class Host:
         """Open or load the session of a sub-agent, for :class:`agentsession.host.SubagentTool`."""
         return await self._open(executor, options, load, store, settings, above)
 
+    def take_up_child(self, session: AgentSession, *, settings: Settings, above: Above) -> None:
+        """Put a sub-agent that waited over a pause under the turn that goes on, in the place of the one before."""
+        attached = self._attached[id(session)]
+        attached.settings, attached.above = settings, above
+
     async def _open(
         self,
         executor: AgentExecutor,

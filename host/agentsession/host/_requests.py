@@ -14,7 +14,7 @@ import copy
 import dataclasses
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import anyio
@@ -90,7 +90,7 @@ class Asker:
 
     async def approve(self, request: ToolRequest, decision: PolicyDecision, problem: str | None) -> Approval:
         """The person's word on a tool call."""
-        async with self._turn_to_ask() as place:
+        async with self.queued() as place:
             try:
                 shown, position = self.shown(request), self._position(request, place(problem))
                 return as_approval(await self._channel.approve(shown, decision, position))
@@ -102,7 +102,7 @@ class Asker:
 
     async def ask(self, request: ElicitationRequest, problem: str | None) -> ElicitationAnswer | None:
         """The person's answer to a question, or ``None`` to leave it waiting."""
-        async with self._turn_to_ask() as place:
+        async with self.queued() as place:
             try:
                 answer = await self._channel.ask(self.shown(request), self._position(request, place(problem)))
             except failures() as error:  # a channel that fails has not said yes
@@ -135,22 +135,13 @@ class Asker:
     def _position(self, request: ToolRequest | ElicitationRequest, position: Position) -> Position:
         return dataclasses.replace(position, principals=self._facts(request)["principal_path"])
 
-    def _turn_to_ask(self) -> AbstractAsyncContextManager[Callable[[str | None], Position]]:
-        return self.queued() if self._above is None else self._queued_above(self._above)
-
-    @asynccontextmanager
-    async def _queued_above(self, above: Above) -> AsyncGenerator[Callable[[str | None], Position]]:
-        """There is one person over all agents of a turn, so there is one queue: that of the root's turn."""
-        async with above.asking() as place:
-            with self._waiting.running():
-                yield place
-
     @asynccontextmanager
     async def queued(self) -> AsyncGenerator[Callable[[str | None], Position]]:
-        """Wait for one's turn to ask."""
+        """Wait for one's turn to ask. One person is over all agents of a turn, so the root's turn has the queue."""
         if self._above is not None:
-            async with self._queued_above(self._above) as place:
-                yield place
+            async with self._above.asking() as place:
+                with self._waiting.running():
+                    yield place
             return
         self._open += 1
         try:

@@ -27,7 +27,7 @@ from agentsession.host._lineage import Above, Caller, Child, stricter
 from agentsession.host._outcome import ToolOutcome
 from agentsession.host._principals import Principals
 from agentsession.host._requests import EndTurn, Pipeline
-from agentsession.host._rest import Rest, rest_of
+from agentsession.host._rest import Rest, less, rest_of
 from agentsession.host._results import Answered, TurnResult, UsageTotals
 from agentsession.host._settings import Settings, observe
 from agentsession.protocol import (
@@ -108,6 +108,8 @@ class Attached:
     """A sub-agent's: the call that it works for."""
     children: dict[str, Child] = dataclasses.field(default_factory=dict[str, Child])
     """The sub-agents that are at work or wait, by the id of the request that they work for."""
+    usage_below: tuple[str | None, list[Usage]] | None = None
+    """A turn, and the model calls of its sub-agents."""
 
 
 async def recorded_mode(session: AgentSession, default: str = "default") -> str:
@@ -164,9 +166,9 @@ class Turn:
         self._messages: list[str] = []
         self._errors: list[Error] = []
         self._usage = UsageTotals()
-        self._childrens_usage: list[Usage] = []
         self._began_at = 0.0
         self._limits = Constraints()
+        self._given_limits: Constraints | None = None
         self._deadline: str | None = None
 
     async def run(
@@ -287,7 +289,7 @@ class Turn:
             if self._session.pending:
                 return end or await self._last_end()
             try:
-                end = await self._stream(None, options)
+                end = await self._stream(None, self._less(options))
             except NothingToContinue:  # unless it was settled meanwhile, such as by its deadline
                 await self._catch_up()
                 end = self._ended()
@@ -349,7 +351,7 @@ class Turn:
         """Count one model call of this turn's agent or of a sub-agent's, here and in the turns above."""
         self._usage.add(event)
         if event.thread_id is not None and event.session_id != self._session.session_id:
-            self._childrens_usage.append(event)
+            self._below().append(event)
         if self._attached.above is not None:
             self._attached.above.add_usage(event)
 
@@ -644,14 +646,27 @@ class Turn:
     def _set_limits(self, options: ExecutionOptions | None) -> None:
         """What a turn does not give comes from its session."""
         given = [item for item in (options, self._attached.execution) if item is not None]
-        limits = next((item.limits for item in given if item.limits is not None), None)
-        self._limits = tightest(self._session.descriptor.constraints, limits)
+        self._given_limits = next((item.limits for item in given if item.limits is not None), None)
+        self._limits = tightest(self._session.descriptor.constraints, self._given_limits)
         self._deadline = next((item.deadline for item in given if item.deadline is not None), None)
+
+    def _below(self) -> list[Usage]:
+        """The model calls of this turn's sub-agents, also of those that were at work before a pause."""
+        if self._attached.usage_below is None or self._attached.usage_below[0] != self._turn_id:
+            self._attached.usage_below = (self._turn_id, [])
+        return self._attached.usage_below[1]
+
+    def _less(self, options: ExecutionOptions | None) -> ExecutionOptions | None:
+        """The session counts its own model calls: what its sub-agents have used comes off its limits."""
+        used = self._below()
+        if not used or self._given_limits is None:
+            return options
+        return (options or ExecutionOptions()).model_copy(update={"limits": less(self._given_limits, used)})
 
     async def _rest(self) -> Rest:
         """What is left of the turn's limits, and of those of the turns above it."""
         active_s = anyio.current_time() - self._began_at - self._pipeline.people.total_s
-        found = await rest_of(self._session, self._turn_id, self._limits, self._childrens_usage, active_s)
+        found = await rest_of(self._session, self._turn_id, self._limits, self._below(), active_s)
         found = dataclasses.replace(found, deadline=self._deadline)
         above = self._attached.above
         return found if above is None else found.under(await above.caller.rest())

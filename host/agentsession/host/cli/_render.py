@@ -212,9 +212,10 @@ class Renderer:
         return line((cut(text, self.view.width, self.view.glyphs.ellipsis), "dim"))
 
     def _nesting(self, event: Event) -> str:
-        if event.thread_id is None or isinstance(event, (StreamEnd, AgentStart, AgentEnd)):
+        if event.thread_id is None or isinstance(event, StreamEnd):
             return ""
-        return f"  {self.view.glyphs.nested} " * (event.thread_id.count(".") + 1)
+        depth = event.thread_id.count(".") + (not isinstance(event, (AgentStart, AgentEnd)))
+        return f"  {self.view.glyphs.nested} " * depth
 
     # -- what the person says --------------------------------------------------------------------------------------
 

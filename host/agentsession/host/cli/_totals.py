@@ -98,7 +98,9 @@ class Totals:
         elif isinstance(event, ToolResponse):
             began = self._running.pop(event.request_id, None)
             self._asked.pop(event.request_id, None)
-            if began is not None and event.status not in ("denied", "cancelled"):
+            if began is not None and "subagent" in (event.display or {}):
+                pass  # an agent's work, not a tool's
+            elif began is not None and event.status not in ("denied", "cancelled"):
                 self._tools.append((began, now))
             elif began is not None and event.status == "cancelled" and event.request_id in self._waits:
                 self._you.append((began, now))  # it had not started: it waited for a word until the turn was ended
