@@ -1,7 +1,8 @@
 """An MCP server that does what a server may not, or need not: by hand, over stdio, with nothing but the language.
 
 ``python odd_server.py HOW``: ``pages`` lists its tools on many pages, some of no use; ``endless`` never ends its list;
-``chatter`` prints lines that are no messages; ``wrong`` answers with what is no result; ``silent`` never answers.
+``chatter`` prints lines that are no messages; ``wrong`` answers with what is no result; ``silent`` never answers;
+``invalid`` lists what is no tool.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ def listed(how: str, cursor: str | None) -> dict[str, Any]:
     at = int(cursor or 0)
     if how == "endless":
         return {"tools": [{"name": f"t{at}", "inputSchema": OBJECT}], "nextCursor": str(at + 1)}
+    if how == "invalid":
+        return {"tools": [{"name": 5}]}
     if how != "pages":
         return {"tools": [{"name": "one", "inputSchema": OBJECT, "outputSchema": OBJECT}]}
     more = {"nextCursor": str(at + 1)} if at + 1 < len(PAGES) else {}

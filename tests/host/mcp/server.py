@@ -100,6 +100,11 @@ def make_server(log: Callable[[str], None]) -> MCPServer:
             ResourceLink(type="resource_link", name="page", uri="https://example.com/page", mime_type="text/html"),
         ]
 
+    @server.tool(structured_output=False)
+    def photograph(size: int) -> list[Any]:
+        """A large picture."""
+        return [Image(data=b"x" * size, format="png")]
+
     @server.tool()
     async def count(ctx: Context) -> str:
         """Count to two, and say so on the way."""

@@ -31,6 +31,8 @@ class Log:
 
     def __init__(self) -> None:
         self.lines: list[str] = []
+        self.methods: list[str] = []
+        """Of the HTTP requests."""
         self._changed = threading.Condition()
 
     def __call__(self, line: str) -> None:
@@ -55,9 +57,12 @@ def served(log: Log, port: int = 0) -> Iterator[int]:
     made: list[uvicorn.Server] = []
 
     def run() -> None:
-        app = make_server(
-            log
-        ).streamable_http_app()  # here, because it keeps to the event library that it is made under
+        inner = make_server(log).streamable_http_app()  # here: it keeps to the event library it is made under
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            log.methods.append(scope.get("method", ""))
+            await inner(scope, receive, send)
+
         made.append(uvicorn.Server(uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=1)))
         made[0].run(sockets=[listening])
 

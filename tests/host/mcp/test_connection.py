@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,10 @@ pytestmark = [
     pytest.mark.anyio,
     pytest.mark.filterwarnings("ignore:Async generator .* was garbage collected:ResourceWarning"),
 ]
+
+
+on_asyncio = pytest.mark.parametrize("anyio_backend", ["asyncio"])
+"""A server of the SDK takes seconds to start; where nothing depends on the event library, once is enough."""
 
 
 @pytest.fixture
@@ -76,15 +81,19 @@ async def test_r74_opened_used_aborted_and_closed_by_different_tasks_the_server_
     assert (await called(tools, "write", path="b")).error_code == "server_unavailable"
 
 
-async def test_whoever_is_cancelled_while_connecting_leaves_no_process(server: Process) -> None:
-    with anyio.move_on_after(0.05):
-        await server.tools().connect()
-    assert server.alive == []
+async def test_whoever_is_cancelled_while_connecting_leaves_no_process_and_does_not_wait_for_an_answer() -> None:
+    tools = odd("silent")
+    with anyio.fail_after(LIMIT_S / 3), anyio.move_on_after(0.05):
+        await tools.connect()
+    assert not tools.is_connected
+    with anyio.fail_after(1):
+        await tools.aclose()
 
 
 # --- death -----------------------------------------------------------------------------------------------------------
 
 
+@on_asyncio
 async def test_a_server_that_dies_in_a_call_is_an_error_of_it_and_is_started_again_by_the_next(server: Process) -> None:
     async with server.tools() as tools:
         died = await called(tools, "die")
@@ -94,6 +103,7 @@ async def test_a_server_that_dies_in_a_call_is_an_error_of_it_and_is_started_aga
     assert (server.received, len(server.pids), server.alive) == (["die", "write b 1"], 2, [])
 
 
+@on_asyncio
 @pytest.mark.rule("SEC-01")
 async def test_a_server_process_gets_only_what_it_is_given_and_what_it_prints_stays_off_the_terminal(
     server: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
@@ -119,6 +129,7 @@ async def test_a_server_process_gets_only_what_it_is_given_and_what_it_prints_st
 @pytest.mark.parametrize(
     ("command", "says", "got"),
     [
+        ([sys.executable, str(ODD), "invalid"], "what it said is not of the protocol", None),
         (["/nowhere/sk-planted/server"], "FileNotFoundError", None),
         (
             [sys.executable, "-c", "import sys; sys.exit('bad key sk-planted')"],
@@ -156,6 +167,7 @@ async def test_a_command_is_a_list_of_words(command: Any) -> None:
 # --- odd servers -----------------------------------------------------------------------------------------------------
 
 
+@on_asyncio
 async def test_every_page_of_tools_is_read_and_what_is_of_no_use_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "agentsession.host"):
         async with odd("pages") as tools:
@@ -167,6 +179,7 @@ async def test_every_page_of_tools_is_read_and_what_is_of_no_use_is_left_out(cap
     assert "lists 'one' twice" in caplog.text
 
 
+@on_asyncio
 async def test_a_list_that_never_ends_is_cut_off() -> None:
     async with odd("endless") as tools:
         assert len(tools.descriptors) == 100
@@ -178,6 +191,11 @@ async def test_lines_that_are_no_messages_are_passed_over_and_not_shown(capfd: p
     assert "sk-planted" not in "".join(capfd.readouterr())
 
 
+def test_a_host_without_servers_does_not_load_the_sdk() -> None:
+    code = "import sys, agentsession.host; sys.exit('mcp' in sys.modules or 'uvicorn' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 @pytest.mark.parametrize("how", ["wrong", "plain"])
 async def test_an_answer_that_is_no_result_of_the_tool_is_an_error(how: str) -> None:
     async with odd(how) as tools:
@@ -186,6 +204,7 @@ async def test_an_answer_that_is_no_result_of_the_tool_is_an_error(how: str) -> 
         assert tools.is_connected
 
 
+@on_asyncio
 async def test_a_question_that_may_be_of_either_of_two_sessions_is_asked_in_neither(server: Process) -> None:
     """Before 2026 a server does not say in which call it asks."""
     tools = server.tools()
@@ -233,6 +252,19 @@ async def test_a_server_that_is_gone_is_an_error_without_its_address_and_is_reac
     assert log.lines == ["write a 1", "write c 1"]
 
 
+@on_asyncio
+@pytest.mark.parametrize(("age", "says_so"), [("auto", False), ("legacy", True)])
+async def test_a_server_with_sessions_is_told_when_one_is_over(age: str, says_so: bool) -> None:
+    log = Log()
+    with served(log) as port:
+        tools = McpTools.http("fs", f"http://127.0.0.1:{port}/mcp")
+        tools._connection.mode = age
+        async with tools:
+            assert "DELETE" not in log.methods
+        assert ("DELETE" in log.methods) is says_so
+
+
+@on_asyncio
 async def test_a_server_that_forgot_the_session_gets_the_call_in_a_new_one() -> None:
     log = Log()
     with served(log) as port:
@@ -257,6 +289,8 @@ async def test_an_address_that_is_not_http_is_refused(url: str) -> None:
 @pytest.mark.rule("SEC-01")
 async def test_headers_are_not_sent_readable_and_not_shown() -> None:
     headers = {"Authorization": "Bearer sk-planted"}
+    with pytest.raises(ConfigurationError, match="readable"):
+        McpTools.http("fs", "http://example.com/mcp", auth=("user", "sk-planted"))
     with pytest.raises(ConfigurationError, match="readable") as refused:
         McpTools.http("fs", "http://example.com/mcp", headers=headers)
     shown = repr(McpTools.http("fs", "https://example.com/mcp", headers=headers)) + str(refused.value)

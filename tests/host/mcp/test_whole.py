@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 from google.adk.agents import LlmAgent
-from tests.host.cli.command import run_command
+from tests.host.cli.command import Command
 from tests.host.mcp.serving import LIMIT_S, SERVER, Log, served
 
 from agentsession.adapters.adk import AdkExecutor, ScriptedLlm, call, say
@@ -67,8 +67,11 @@ async def test_an_agent_uses_a_servers_tools_beside_a_function_and_gets_a_new_on
     assert {"fs_new", "stock_of"} <= offered(model, 4)
 
 
-def test_the_command_connects_the_servers_that_its_tools_name(tmp_path: Path) -> None:
-    (tmp_path / "shop.py").write_text(
+def test_the_command_connects_the_servers_that_its_tools_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    command = Command(monkeypatch, capfd)
+    (tmp_path / "mcp_shop.py").write_text(
         f"""
 from google.adk.agents import LlmAgent
 from agentsession.adapters.adk import ScriptedLlm, call, say
@@ -79,10 +82,11 @@ tools = [McpTools.stdio("fs", {[sys.executable, str(SERVER), str(tmp_path / "log
 broken = [McpTools.stdio("fs", ["/nowhere/server"])]
 """
     )
-    done = run_command("run", "shop:agent", "--tools", "shop:tools", "--allow", "fs_*", "-p", "Write.", cwd=tmp_path)
+    given = ("--allow", "fs_*", "-p", "Write.")
+    done = command("run", "mcp_shop:agent", "--tools", "mcp_shop:tools", *given, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "Written." in done.stdout
     assert "write a 1" in (tmp_path / "log").read_text()
-    failed = run_command("run", "shop:agent", "--tools", "shop:broken", "-p", "Write.", cwd=tmp_path)
+    failed = command("run", "mcp_shop:agent", "--tools", "mcp_shop:broken", *given, cwd=tmp_path)
     assert "error[mcp-unavailable]" in failed.stderr
     assert "Traceback" not in failed.stderr

@@ -21,6 +21,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final, Self, cast
 
 import anyio
+from pydantic import ValidationError
 
 from agentsession.host.mcp._owner import start_owner
 from agentsession.host.mcp._stderr import Stderr
@@ -56,6 +57,9 @@ _PAGES: Final = 100
 """A server that never ends its list has ended here."""
 _FORGOTTEN: Final = ("Session not found", "Session terminated")
 """What the SDKs of the server's side and of this one say of a session that the server does not know."""
+_GOODBYE_S: Final = 5.0
+_LARGEST: Final = 64 * 2**20
+"""Bytes of one message over HTTP; the SDK's own bound is smaller than a photograph."""
 _FIRST_PAUSE_S: Final = 1.0
 _LAST_PAUSE_S: Final = 60.0
 
@@ -150,6 +154,7 @@ class Connection:
         """Disconnect, from any task. Bounded, as the SDK bounds the end of a server; a second call waits for it too."""
         self._stopping = True
         self._client = None
+        self._give_up("the connection was closed")
         self._wanted.set()
         self._leave.set()
         if self._ended is not None:
@@ -234,15 +239,20 @@ class Connection:
     async def _hold(self, attempt: _Attempt) -> None:
         """Connect, and stay until the connection is lost or no longer wanted."""
         self._leave = anyio.Event()
+        left = anyio.Event()
         try:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._use, attempt)
+                tasks.start_soon(self._use, attempt, left)
                 with anyio.move_on_after(self._connect_timeout_s):
                     await attempt.done.wait()
-                if attempt.done.is_set() and not self._stopping:
-                    await self._leave.wait()
-                else:
+                if not attempt.done.is_set():
                     attempt.end(f"it did not answer within {self._connect_timeout_s:g} s")
+                elif attempt.error is None:
+                    await self._leave.wait()
+                    if self._stopping:  # in good order: a server over HTTP is told that the session is over
+                        self._changed.set()
+                        with anyio.move_on_after(_GOODBYE_S):
+                            await left.wait()
                 tasks.cancel_scope.cancel()
         except Exception as error:  # whoever calls is told; there is no other who could be
             logger.debug("the connection to %s ended", self.name, exc_info=error)
@@ -262,7 +272,7 @@ class Connection:
             level = logging.WARNING if self._was_connected else logging.DEBUG  # else whoever connects is told
             logger.log(level, "the tool server %s cannot be reached: %s", self.name, attempt.error)
 
-    async def _use(self, attempt: _Attempt) -> None:
+    async def _use(self, attempt: _Attempt, left: anyio.Event) -> None:
         async with Client(
             cast(Any, self._watched()),
             elicitation_callback=cast(Any, self._elicit),
@@ -280,13 +290,21 @@ class Connection:
             async with anyio.create_task_group() as tasks:
                 if capabilities is not None and capabilities.list_changed:
                     tasks.start_soon(self._listen, client)
-                while True:
+                while not self._stopping:
                     await self._changed.wait()
                     self._changed = anyio.Event()
-                    try:
-                        self._on_tools(await self._list(client))
-                    except MCPError as error:
-                        logger.warning("the tools of %s could not be listed again: %s", self.name, error.code)
+                    if not self._stopping:
+                        await self._list_again(client)
+                tasks.cancel_scope.cancel()
+        left.set()
+
+    async def _list_again(self, client: Client) -> None:
+        """What cannot be listed again stays as it was."""
+        try:
+            with anyio.fail_after(self._connect_timeout_s):
+                self._on_tools(await self._list(client))
+        except (MCPError, TimeoutError, ValueError) as error:
+            logger.warning("the tools of %s could not be listed again: %s", self.name, _kind(error))
 
     async def _list(self, client: Client) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
@@ -406,14 +424,14 @@ def over_stdio(command: list[str], *, env: Mapping[str, str], cwd: str | None, s
     return transport
 
 
-def over_http(url: str, *, headers: Mapping[str, str], timeout_s: float) -> Transport:
+def over_http(url: str, *, headers: Mapping[str, str], auth: Any, timeout_s: float) -> Transport:
     """A server at an address, over streamable HTTP. ``headers`` are sent with each request, to that address alone."""
 
     @asynccontextmanager
     async def transport() -> AsyncGenerator[Any]:
         timeout = httpx2.Timeout(timeout_s, read=None)  # a call may take as long as the host lets it
-        async with httpx2.AsyncClient(headers=dict(headers), timeout=timeout) as client:
-            async with streamable_http_client(url, http_client=client) as streams:
+        async with httpx2.AsyncClient(headers=dict(headers), auth=auth, timeout=timeout) as client:
+            async with streamable_http_client(url, http_client=client, max_sse_event_size=_LARGEST) as streams:
                 yield streams
 
     return transport
@@ -439,6 +457,8 @@ def _kind(error: BaseException) -> str:
         error = error.exceptions[0]
     if isinstance(error, OSError) and error.strerror:
         return f"{type(error).__name__}: {error.strerror}"
+    if isinstance(error, ValidationError):
+        return "what it said is not of the protocol"
     if isinstance(error, MCPError) and error.code == types.CONNECTION_CLOSED:
         return "it ended before it had answered"
     if isinstance(error, MCPError):

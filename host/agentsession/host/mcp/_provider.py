@@ -133,6 +133,7 @@ class McpTools:
         url: str,
         *,
         headers: Mapping[str, str] | None = None,
+        auth: Any = None,
         prefix: str | None = None,
         only: str | Sequence[str] = "*",
         trusted: bool = False,
@@ -143,6 +144,7 @@ class McpTools:
         """A server at an address, over streamable HTTP; see :meth:`stdio` for what both take.
 
         ``headers``: sent with each request, never shown; https, unless the server is on this machine.
+        ``auth``: an ``httpx2.Auth``, such as the SDK's ``OAuthClientProvider``.
 
         Raises :class:`ConfigurationError` for an address that is not http or https, or headers over plain http to
         another machine.
@@ -151,13 +153,13 @@ class McpTools:
         local = parts.hostname in ("localhost", "127.0.0.1", "::1")
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigurationError(f"tool server {name!r} has no http address", expected="https://host/path")
-        if parts.scheme == "http" and headers and not local:
+        if parts.scheme == "http" and (headers or auth is not None) and not local:
             raise ConfigurationError(
-                f"the headers of tool server {name!r} would be sent readable to everybody on the way", fix="use https"
+                f"the secrets of tool server {name!r} would be sent readable to everybody on the way", fix="use https"
             )
         return cls(
             name,
-            over_http(url, headers=headers or {}, timeout_s=connect_timeout_s),
+            over_http(url, headers=headers or {}, auth=auth, timeout_s=connect_timeout_s),
             prefix=prefix,
             only=only,
             trusted=trusted,

@@ -7,6 +7,7 @@ masked). May import: anyio.
 from __future__ import annotations
 
 import errno
+import logging
 import os
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
@@ -15,6 +16,8 @@ from typing import IO, Final
 import anyio
 
 __all__ = ["Stderr"]
+
+logger = logging.getLogger("agentsession.host")
 
 _KEPT: Final = 8_192
 _CHUNK: Final = 65_536
@@ -68,6 +71,11 @@ class Stderr:
             kept = kept[-_KEPT:]
             kept = kept[kept.find(b"\n") + 1 :]  # a cut line could be half of a secret
         self._kept = kept
-        if self._copy_to is not None:
+        if self._copy_to is None:
+            return
+        try:
             with open(self._copy_to, "ab") as file:
                 file.write(chunk)
+        except OSError as error:  # a full disk is not the server's fault
+            logger.warning("the stderr of a tool server is no longer copied: %s", error.strerror)
+            self._copy_to = None
