@@ -531,3 +531,11 @@ def test_two_calls_with_one_id_in_one_event_are_answered_in_order() -> None:
     )
 
     assert [response.data for response in all_of(ToolResponse, made)] == [{"v": 1}, {"v": 2}]
+
+
+def test_a_turn_ends_when_its_agent_was_done_and_not_when_the_person_came_back() -> None:
+    history = [user_said("one"), said("1"), user_said("two"), said("2")]
+    for item, at in zip(history, (100.0, 103.0, 900.0, 901.0), strict=True):
+        item.timestamp = at
+    ends = [item.timestamp for item in record(history) if isinstance(item, StreamEnd)]
+    assert ends == ["1970-01-01T00:01:43.000Z", "1970-01-01T00:15:01.000Z"]

@@ -88,7 +88,7 @@ class _Recorder:
         self._machine = SessionMachine()
         self._out: list[Event] = []
         self._seq = 0
-        self._time = next((t for t in map(_time_of, session.events) if t), _EPOCH)
+        self._time_before = self._time = next((t for t in map(_time_of, session.events) if t), _EPOCH)
         self._turn = 0
         self._stream = 0
         self._open: dict[str | None, tuple[str, str | None]] = {}
@@ -121,7 +121,7 @@ class _Recorder:
 
     def feed(self, read: ReadEvent) -> list[Event]:
         """The events of one ADK Event, with the brackets and ends that it calls for."""
-        self._time = _time_of(read) or self._time
+        self._time_before, self._time = self._time, _time_of(read) or self._time
         event = read.event
         if event.author == "user":
             self._user(event, read)
@@ -172,7 +172,10 @@ class _Recorder:
             self._user(bare, ReadEvent(bare))
             return
         if says:
+            # The turn before ended when the agent was done, not when the person came back.
+            now, self._time = self._time, self._time_before
             self._end_stream()
+            self._time = now
             self._settle("message")
             self._before.setdefault(event.invocation_id, self._seq)
             self._begin_turn()
