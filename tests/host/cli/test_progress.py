@@ -108,3 +108,12 @@ def test_the_end_says_how_much_of_the_context_is_used_where_it_is_known() -> Non
     scene = Scene(width=100)
     scene.feed(Usage, input_tokens=12_000, output_tokens=10, cost=0.01, context_window=200_000)
     assert "$0.010  ctx 6%" in "\n".join(scene.feed(StreamEnd, reason="completed"))
+
+
+def test_a_tool_that_hands_its_call_on_says_to_which_and_who_let_it() -> None:
+    scene = Scene()
+    scene.feed(ToolRequest, request_id="r", name="route", args={})
+    told = {"step": 1, "name": "refund\x1b", "args": {"amount": 5}, "decision": "granted", "by": "policy:small"}
+    assert scene.feed(ToolUpdate, request_id="r", data={"tail_call": told}) == [
+        "  [1] hands on to refund\\x1b 5  granted by rule small"
+    ]

@@ -28,6 +28,7 @@ from agentsession.protocol import (
     Terminal,
     Text,
     Thought,
+    ToolUpdate,
     UnknownEvent,
     Usage,
 )
@@ -348,3 +349,20 @@ def test_a_record_whose_events_are_of_one_moment_says_so_and_draws_nothing() -> 
 def test_a_record_without_turns_makes_a_page() -> None:
     Page(html(timeline(Writer().events))).check()
     Page(html(timeline([]))).check()
+
+
+def test_a_call_that_was_handed_on_says_to_which_tool_and_who_let_it() -> None:
+    w = Writer()
+    w.begin("go")
+    w.ask_tool("r", "route")
+    for step, name in enumerate(("refund", "<b>"), start=1):
+        told = {"step": step, "name": name, "args": {"amount": 5}, "decision": "granted", "by": "policy:small"}
+        w.add(ToolUpdate, request_id="r", data={"tail_call": told})
+    w.add(ToolUpdate, request_id="r", progress=1, total=2)
+    w.respond("r", "route")
+    w.end()
+    page = Page(html(timeline(w.events)))
+    page.check()
+    assert "to refund, granted by rule small" in page.text
+    assert "to <b>, granted by rule small" in page.text
+    assert "last told: 1 of 2" in page.text

@@ -261,6 +261,15 @@ def test_of_progress_the_last_word_is_kept() -> None:
     assert len(timeline(w.events).items[-1].events) == 2
 
 
+def test_updates_that_hold_data_are_kept_up_to_a_bound() -> None:
+    w = Writer()
+    w.begin("go")
+    w.ask_tool("r", "look")
+    for done in range(1000):
+        w.add(ToolUpdate, request_id="r", data={"step": done})
+    assert len(timeline(w.events).items[-1].events) == 100
+
+
 def test_a_clock_that_goes_back_or_cannot_be_read_never_makes_time_go_back() -> None:
     w = Writer()
     w.begin("go")

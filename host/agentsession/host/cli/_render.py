@@ -289,6 +289,8 @@ class Renderer:
         if event.started:
             call.began = call.progress.told_at = at(event)
             call.started = True
+        if handed := as_object((as_object(event.data) or {}).get("tail_call")):
+            return [*self._header(), *self._handed(call, handed)]
         if not call.progress.feed(event):
             return []
         if self.live or not call.progress.is_due(at(event)):
@@ -296,6 +298,12 @@ class Renderer:
         title = cut(call.title, self.view.width // 3, self.view.glyphs.ellipsis)
         text = f"  [{call.number}] {title}  running: {call.progress.words}"
         return [*self._header(), line((cut(text, self.view.width, self.view.glyphs.ellipsis), "dim"))]
+
+    def _handed(self, call: Call, told: dict[str, Any]) -> list[Line]:
+        title = cut(call_title(str(told.get("name")), as_object(told.get("args"))), 40, self.view.glyphs.ellipsis)
+        by = f" by {by_whom(str(told['by']))}" if told.get("by") else ""
+        text = f"  [{call.number}] hands on to {title}  {escape(str(told.get('decision')))}{by}"
+        return [line((cut(text, self.view.width, self.view.glyphs.ellipsis), "dim"))]
 
     def _response(self, event: ToolResponse) -> list[Line]:
         call = self.calls.get(event.request_id)

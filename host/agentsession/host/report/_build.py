@@ -39,6 +39,8 @@ __all__ = ["label", "status_of", "timeline", "turn"]
 
 _TITLE: Final = 200
 """Characters of a task that stand in a heading."""
+_UPDATES: Final = 100
+"""Updates of a call that are kept because they hold data."""
 _PROBLEMS: Final[Mapping[str, Problem]] = {"failed": "error", "denied": "denied", "unknown": "unknown"}
 
 
@@ -259,7 +261,9 @@ class _Builder:
         if event.started:
             self._started.setdefault(event.request_id, self._now)
         last = item.events[-1]
-        if not isinstance(last, ToolUpdate) or last.started or event.started:
+        is_first = not isinstance(last, ToolUpdate) or last.started
+        has_data = event.data is not None or (isinstance(last, ToolUpdate) and last.data is not None)
+        if is_first or event.started or (has_data and len(item.events) < _UPDATES):
             item.events.append(event)
         else:
             item.events[-1] = event  # of progress the last word is enough

@@ -186,7 +186,10 @@ class ItemView:
         if request is not None:
             parts += ["<h4>Request</h4>", self._args(request.args)]
         parts += ["<h4>Decision</h4>", self._decision(decision)]
-        if progress is not None:
+        handed = [told for event in item.events if isinstance(event, ToolUpdate) and (told := _tail_call(event))]
+        if handed:
+            parts += ["<h4>Handed on</h4>", *(self._handed(told) for told in handed)]
+        if progress is not None and (progress.progress is not None or progress.content):
             parts += ["<h4>Progress</h4>", f"<p>{self._progress(progress)}</p>"]
         parts += ["<h4>Result</h4>", self._result(response)]
         return "".join(parts) + self._raw(item.events)
@@ -224,6 +227,14 @@ class ItemView:
         reason = f": {self._safe.line(event.reason, 600)}" if event.reason else ""
         edited = f"<p>with edited arguments:</p>{self._args(event.args)}" if event.args is not None else ""
         return f"<p>{self._safe.line(event.decision, 60)}{by}{reason}</p>{edited}"
+
+    def _handed(self, told: Mapping[str, Any]) -> str:
+        """A tool that gave its call to another: which, and who decided on it."""
+        by = f" by {by_whom(str(told['by']))}" if told.get("by") else ""
+        reason = f": {told['reason']}" if told.get("reason") else ""
+        line = self._safe.line(f"to {told.get('name')}, {told.get('decision')}{by}{reason}", 600)
+        args: Any = told.get("args")
+        return f"<p>{line}</p>{self._args(args if isinstance(args, Mapping) else None)}"
 
     def _progress(self, event: ToolUpdate) -> str:
         said = plain_text(event.content or [])
@@ -313,6 +324,11 @@ class ItemView:
         else:
             line = f"<b>{self._safe.line(str(getattr(event, 'type', 'event')), 80)}</b> "
         return self._folded(line + self._safe.line(_told(self._safe, event), 160), self._raw(item.events))
+
+
+def _tail_call(event: ToolUpdate) -> Mapping[str, Any] | None:
+    told = event.data.get("tail_call") if isinstance(event.data, Mapping) else None
+    return told if isinstance(told, Mapping) else None
 
 
 def _told(safe: Safe, event: Event) -> str:
