@@ -16,7 +16,7 @@ from agentsession.protocol import (
     ToolUpdate,
 )
 
-pytestmark = [pytest.mark.anyio, pytest.mark.rule("TOOL-16")]
+pytestmark = [pytest.mark.anyio, pytest.mark.rule("TOOL-16"), pytest.mark.rule("HOST-34")]
 
 SCRIPT: list[list[Step]] = [[Calls(Call("pay", {"n": 1}, id="r-1"), Call("look", id="r-2")), Say("done")]]
 

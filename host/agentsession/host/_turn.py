@@ -469,7 +469,7 @@ class Turn:
         for _ in range(_REFUSALS):
             answer: Answer | None
             try:
-                if isinstance(request, ToolRequest) and request.request_id in self._started:
+                if isinstance(request, ToolRequest) and self._is_lost(request):
                     answer = self._pipeline.lost(request)
                 else:
                     answer = await self._pipeline.answer(request, problem)
@@ -554,12 +554,14 @@ class Turn:
             if isinstance(event, ToolUpdate) and event.started and event.request_id in waiting:
                 self._started[event.request_id] = event.seq
 
+    def _is_lost(self, request: ToolRequest) -> bool:
+        """Whether the tool of this request was started by a host that is gone."""
+        started = self._started.get(request.request_id)
+        return started is not None and started <= self._attached.found_seq and not self._pipeline.is_running(request)
+
     def _is_anothers(self, request: ToolRequest) -> bool:
         """Whether another host runs the tool of this request, and will say what became of it."""
-        started = self._started.get(request.request_id)
-        if started is None:
-            return False
-        return started > self._attached.found_seq or self._pipeline.is_running(request)
+        return request.request_id in self._started and not self._is_lost(request)
 
     def _settled_elsewhere(self, request_id: str) -> None:
         """A response that this host is not just sending: what is asked or run for the request here is void."""

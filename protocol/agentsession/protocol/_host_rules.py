@@ -205,6 +205,12 @@ _RULES: Final = (
         "terminal",
         fix="escape what the agent wrote before it is printed",
     ),
+    # What a crash leaves.
+    _rule(
+        34,
+        "A tool is in the record as started before it runs, and what another host has started is left to that host.",
+        fix="send a tool_progress with started, and run the tool only when its receipt is applied",
+    ),
 )
 
 HOST_RULES: Final[Mapping[str, Rule]] = MappingProxyType({rule.id: rule for rule in _RULES})

@@ -35,6 +35,7 @@ from agentsession.protocol import (
     Receipt,
     StreamEnd,
     ToolDenial,
+    ToolProgress,
     ToolRequest,
     ToolResponse,
     ToolResult,
@@ -66,6 +67,7 @@ class SimpleRun(HostRun):
         self.tools: Mapping[str, HostTool] = {tool.name: tool for tool in situation.tools}
         self.calls: dict[str, ToolRequest] = {}
         self.taken: set[str] = set()
+        self.started: set[str] = set()
         self.cursor = 0
 
     # -- the turn -----------------------------------------------------------------------------------------------------
@@ -204,7 +206,7 @@ class SimpleRun(HostRun):
             return
         answer = await self.make(request)
         for tries in range(self.tries):
-            if self.is_void():
+            if self.is_void() or answer is None:
                 return
             self.sending.add(request.request_id)
             receipt = await self.send(answer)
@@ -228,7 +230,7 @@ class SimpleRun(HostRun):
         (receipt,) = await self.session.respond(answer)
         return receipt
 
-    async def make(self, request: PendingRequest) -> Answer:
+    async def make(self, request: PendingRequest) -> Answer | None:
         if isinstance(request, ElicitationRequest):
             return await self.make_question(request)
         try:
@@ -247,7 +249,18 @@ class SimpleRun(HostRun):
             return self.denied(request)
         if tool is None:
             return self.grant(request, None if decided == args else decided)
+        if not await self.tell_start(request.request_id) or self.is_void():
+            return None
         return await self.run(request.request_id, tool, decided)
+
+    async def tell_start(self, request_id: str) -> bool:
+        """Whether it is this host that has started the tool."""
+        if request_id not in self.started:
+            (receipt,) = await self.session.respond(ToolProgress(request_id=request_id, started=True))
+            if receipt.status != "applied":
+                return False
+            self.started.add(request_id)
+        return True
 
     def grant(self, request: ToolRequest, edited: dict[str, Any] | None) -> Answer:
         return grant(request.request_id, edited)

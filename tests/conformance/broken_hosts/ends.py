@@ -77,6 +77,12 @@ class SendsWhatComesTooLate(BrokenHost):
     def is_void(self) -> bool:
         return False
 
+    async def tell_start(self, request_id: str) -> bool:
+        is_mine = False
+        with anyio.CancelScope(shield=True):
+            is_mine = await super().tell_start(request_id)
+        return is_mine or self.is_aborted
+
 
 @broken_host("HOST-24")
 class IsSpentByAnAbort(BrokenHost):
@@ -266,7 +272,7 @@ class TellsAnEndThatItDoesNotKnowAsAFailure(BrokenHost):
 class RunsWhateverIsNeeded(BrokenHost):
     """Each request that is no grant is run, whatever it needs."""
 
-    async def make(self, request: PendingRequest) -> Answer:
+    async def make(self, request: PendingRequest) -> Answer | None:
         if isinstance(request, ToolRequest) and request.needs != "grant":
             request = request.model_copy(update={"needs": "result"})
         return await super().make(request)

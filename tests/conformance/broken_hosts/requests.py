@@ -1,4 +1,4 @@
-"""Hosts that are wrong in requests, answers and questions. Rules broken: HOST-09 to HOST-21."""
+"""Hosts that are wrong in requests, answers and questions. Rules broken: HOST-09 to HOST-21, HOST-34."""
 
 from __future__ import annotations
 
@@ -283,3 +283,20 @@ class TellsWhatItCouldNotSendAsItCloses(BrokenHost):
         await super().close()
         if self.unsent is not None:
             raise RuntimeError(f"never sent: {self.unsent}")
+
+
+@broken_host("HOST-34")
+class RunsBeforeItTells(BrokenHost):
+    """Tools run with nothing in the record, so that after a crash they run again."""
+
+    async def tell_start(self, request_id: str) -> bool:
+        return True
+
+
+@broken_host("HOST-34")
+class DoesNotReadTheReceiptOfAStart(BrokenHost):
+    """That another host has started the tool is not looked at."""
+
+    async def tell_start(self, request_id: str) -> bool:
+        await super().tell_start(request_id)
+        return True

@@ -36,7 +36,7 @@ _MOMENTS: Final = 10
 """In so many moments a scenario's patience is parted."""
 _SOON: Final = 200
 """Turns of the loop."""
-_STRETCH: Final = 14
+_STRETCH: Final = 18
 """How many entries of the log a failure shows."""
 
 Policy = Mapping[str, str | Exception | None] | Callable[[str, Mapping[str, Any]], str | None]

@@ -1,7 +1,7 @@
 """Requests and their answers: one for each, of its own, and no call twice.
 
 Not for: whether a call may run (``permission.py``), or what it is called with (``arguments.py``).
-Rules carried: HOST-11 to HOST-18. May import: ``agentsession.protocol``, the modules of the host suite.
+Rules carried: HOST-11 to HOST-18, HOST-34. May import: ``agentsession.protocol``, the modules of the host suite.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from agentsession.conformance.hosts.agent import Agent
 from agentsession.conformance.hosts.harness import ToolBroke
 from agentsession.conformance.hosts.scenarios._shared import thinking_person
 from agentsession.conformance.hosts.scene import HostScene, host_scenario
-from agentsession.protocol import Answer, Receipt, ToolRequest, ToolResponse, ToolResult
+from agentsession.protocol import Answer, Receipt, ToolRequest, ToolResponse, ToolResult, ToolUpdate
 
 _MANY: Final = 30
 _LONG: Final = 1_000_000
@@ -384,3 +384,43 @@ async def a_tool_that_takes_too_long_is_an_error_for_the_model(scene: HostScene)
     missed = scene.log.has("suite", "waited for the limit, and it did not come")
     scene.require(not missed, "the tool ran far longer than its limit, and was not answered")
     scene.require_error("c1")
+
+
+@host_scenario("HOST-34")
+async def a_tool_is_in_the_record_before_it_runs(scene: HostScene) -> None:
+    """Whoever finds the record after a crash must see that the tool may have had its effects."""
+    told: list[list[str]] = []
+    agents: list[Agent] = []
+
+    async def body(args: Mapping[str, Any]) -> Any:
+        record = agents[0].session.record
+        told.append([event.request_id for event in record if isinstance(event, ToolUpdate) and event.started])
+        return "done"
+
+    async def play(agent: Agent) -> None:
+        agents.append(agent)
+        await agent.call("c1", "write")
+        await agent.answered("c1")
+
+    stage = await scene.host(play, tools=[scene.tool("write", body)], policy={"write": "allow"})
+    scene.require_completed(await stage.turn())
+    scene.require(told == [["c1"]], f"when write began, the record had the starts {told}")
+
+
+@host_scenario("HOST-34")
+async def what_another_host_has_started_is_not_run(scene: HostScene) -> None:
+    """Another host at the session is a moment faster: it runs the tool, and gives the result later."""
+
+    async def play(agent: Agent) -> None:
+        agent.session.add(ToolRequest(request_id="c1", name="write", args={}))
+        agent.session.add(ToolUpdate(request_id="c1", started=True, source="host"))
+        await agent.call("c2", "look")
+        await agent.answered("c2")
+        await agent.breathe()
+        agent.settle("c1")
+
+    tools = [scene.tool("write"), scene.tool("look")]
+    stage = await scene.host(play, tools=tools, policy={"write": "allow", "look": "allow"})
+    scene.require_completed(await stage.turn())
+    scene.require_not_run("write")
+    scene.require(not scene.answers("c1"), "the call was answered, which the other host will do")
