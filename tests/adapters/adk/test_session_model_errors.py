@@ -7,13 +7,19 @@ from typing import Any
 import anyio
 import pytest
 from google.adk.agents import LlmAgent, ParallelAgent
+from google.adk.apps.app import App
 from google.adk.models.llm_request import LlmRequest
+from google.adk.models.llm_response import LlmResponse
+from google.adk.plugins.base_plugin import BasePlugin
+from google.adk.sessions.in_memory_session_service import InMemorySessionService
 from google.adk.tools.agent_tool import AgentTool
+from google.adk.workflow import Workflow
 from google.genai import errors as genai_errors
+from google.genai import types
 from tests.adapters.adk.driving import LIMIT_S, agent, driven, history, model_calls
 from tests.adapters.adk.hooking import Desk, errors
 
-from agentsession.adapters.adk import AdkExecutor, ScriptedLlm, call, fail, say, stream
+from agentsession.adapters.adk import AdkExecutor, ScriptedLlm, call, fail, raw, say, stream
 from agentsession.protocol import (
     ConfigurationError,
     Constraints,
@@ -163,26 +169,43 @@ async def test_repeated_calls_count_against_the_turns_model_calls() -> None:
     assert (turn.reason, model_calls(root)) == ("max_llm_calls", 4)
 
 
+async def test_a_repeated_call_is_asked_what_the_first_was_whatever_a_model_did_to_its_request() -> None:
+    def spoil(request: LlmRequest) -> Exception:
+        request.contents.append(types.Content(role="user", parts=[types.Part(text="added by a model")]))
+        request.config.temperature = 2.0
+        return overloaded()
+
+    root = agent(spoil, spoil, say("done"))
+    async with driven(root, hooks=Desk(on_model_error=modify(after_s=0.0))) as driver:
+        await driver.stream("go")
+    assert isinstance(root.model, ScriptedLlm)
+    assert [history(root.model, number) for number in range(3)] == [[("user", "go")]] * 3
+    assert root.model.requests[2].config.temperature is None
+
+
 async def test_an_abort_ends_the_wait_at_once() -> None:
-    waiting = anyio.Event()
+    waiting, ended_early = anyio.Event(), list[bool]()
 
     async def wait(seconds: float) -> None:
         waiting.set()
         await anyio.sleep_forever()
 
-    root = agent(overloaded(), say("late"))
-    desk, turns = Desk(on_model_error=modify(after_s=300.0)), list[Any]()
-    async with driven(root, hooks=desk, retry_wait=wait, grace_s=60.0) as driver:
+    root, turns = agent(overloaded(), say("late")), list[Any]()
+    desk = Desk(on_model_error=modify(after_s=300.0))
+    async with driven(root, hooks=desk, retry_wait=wait) as driver:
         with anyio.fail_after(LIMIT_S):
             async with anyio.create_task_group() as tasks:
 
                 async def abort() -> None:
                     await waiting.wait()
-                    await driver.session.abort("enough")
+                    tasks.start_soon(driver.session.abort, "enough")
+                    for _ in range(500):  # what can happen in no time, so before anybody's patience is over
+                        await anyio.lowlevel.checkpoint()
+                    ended_early.append(bool(turns))
 
                 tasks.start_soon(abort)
                 turns.append(await driver.stream("go"))
-    assert (turns[0].reason, model_calls(root)) == ("aborted", 1)
+    assert (turns[0].reason, model_calls(root), ended_early) == ("aborted", 1, [True])
 
 
 def asking(payload: Any) -> HookOutcome | None:
@@ -254,11 +277,6 @@ async def test_a_call_that_raised_after_its_whole_answer_cannot_be_made_again() 
 
 
 def _raising_after(text: str) -> Any:
-    from google.adk.models.llm_response import LlmResponse
-    from google.genai import types
-
-    from agentsession.adapters.adk import raw
-
     return raw(LlmResponse(content=types.Content(role="model", parts=[types.Part(text=text)]))) + fail(overloaded())
 
 
@@ -348,3 +366,71 @@ async def test_a_hook_can_show_other_results_and_drop_whole_pairs() -> None:
         await driver.turn("on")
     assert history(root.model, 1) == [("user", "go"), ("call c1", "look"), ("result c1", '{"result": "less"}')]
     assert history(root.model, 2) == [("user", "go")]
+
+
+async def test_without_streaming_a_call_is_made_again_as_well() -> None:
+    spare = ScriptedLlm(model="spare", script=[stream("from ", "the spare")])
+    root = agent(stream("ha", "lf") + fail(overloaded()))
+    desk = Desk(on_model_error=modify(next_model="spare"))
+    async with driven(root, hooks=desk, models={"spare": spare}, execution={"streaming": False}) as driver:
+        turn = await driver.stream("go")
+    assert (turn.reason, turn.texts, desk.at("on_model_error")[0].began) == ("completed", ["from the spare"], False)
+
+
+async def test_agents_of_a_graph_and_those_that_are_handed_over_to_are_repeated() -> None:
+    first, second = agent(overloaded(), say("one"), name="first"), agent(overloaded(), say("two"), name="second")
+    graph = Workflow(name="graph", edges=[("START", first), (first, second)])
+    desk = Desk(on_model_error=modify(after_s=0.0))
+    async with driven(graph, hooks=desk) as driver:
+        turn = await driver.turn("go")
+    assert (turn.reason, turn.texts) == ("completed", ["one", "two"])
+
+    other = agent(overloaded(), say("other here"), name="other")
+    root = agent(overloaded(), call("transfer_to_agent", {"agent_name": "other"}), sub_agents=[other])
+    async with driven(root, hooks=desk) as driver:
+        turn = await driver.turn("go")
+    assert (turn.reason, turn.texts[-1]) == ("completed", "other here")
+
+
+async def test_a_plugin_that_answers_in_the_models_place_leaves_the_agent_in_its_place() -> None:
+    class Cache(BasePlugin):
+        async def before_model_callback(self, *, callback_context: Any, llm_request: LlmRequest) -> Any:
+            seen.append(callback_context._invocation_context.agent)
+            return answers.pop(0)
+
+    made = types.Part(function_call=types.FunctionCall(name="look", args={}, id="c1"))
+    answers: list[Any] = [LlmResponse(content=types.Content(role="model", parts=[made])), None]
+    seen: list[Any] = []
+    root = agent(say("done"), tools=[look])
+    app = App(name="root", root_agent=root, plugins=[Cache(name="cache")])
+    async with driven(app, hooks=Desk(on_model_error=modify(after_s=0.0))) as driver:
+        turn = await driver.turn("go")
+    assert (turn.reason, turn.texts, [one.name for one in seen]) == ("completed", ["done"], ["root", "root"])
+
+
+async def test_a_question_about_a_model_does_not_outlive_its_process_and_the_session_goes_on() -> None:
+    kept: dict[str, Any] = {"store": MemoryRecordStore(), "session_service": InMemorySessionService()}
+    desk = Desk(on_model_error=asking)
+    async with AdkExecutor(agent(overloaded()), **kept) as executor:
+        session = await executor.open(hooks=desk)
+        async with session.stream("go") as events:
+            _ = [event async for event in events]
+        assert events.end is not None
+        assert events.end.reason == "input_required"
+        assert list((events.end.data or {})["volatile"]) == [session.pending[0].request_id]
+    async with AdkExecutor(agent(say("on")), **kept) as executor:
+        loaded = await executor.load(session.session_id, hooks=desk)
+        assert not loaded.pending
+        async with loaded.stream("go on") as events:
+            _ = [event async for event in events]
+        assert events.end is not None
+        assert events.end.reason == "completed"
+        await loaded.aclose()
+
+
+async def test_an_abort_while_the_person_is_asked_ends_the_turn() -> None:
+    async with driven(agent(overloaded()), hooks=Desk(on_model_error=asking)) as driver:
+        await driver.stream("go")
+        await driver.session.abort("enough")
+        assert not driver.session.pending
+        assert driver.types("stream_end", "error")[-1] == "stream_end"

@@ -40,11 +40,23 @@ def test_where_no_model_is_left_the_command_fails_and_says_why(command: Command)
     assert "no model is left: large is overloaded (503 UNAVAILABLE)" in " ".join(done.stderr.split())
 
 
+def test_where_nobody_can_be_asked_no_other_model_is_used(command: Command) -> None:
+    done = command("run", "model_agents:clerk", "-p", "hello", "--fallback", "small", "--ask-fallback")
+    assert done.returncode == 1
+    assert "stopped, and no other model was used: large is overloaded" in " ".join(done.stderr.split())
+    assert "Small says hello." not in done.stdout + done.stderr
+
+
+def test_asking_needs_a_model_to_ask_about(command: Command) -> None:
+    done = command("run", "model_agents:clerk", "-p", "hello", "--ask-fallback")
+    assert (done.returncode, "--ask-fallback needs --fallback" in done.stderr) == (2, True)
+
+
 def test_an_empty_name_is_refused_before_anything_is_sent(command: Command) -> None:
     done = command("run", "model_agents:clerk", "-p", "hello", "--fallback", "")
     assert (done.returncode, "--fallback names no model" in done.stderr) == (2, True)
 
 
 def test_the_command_that_resumes_has_the_same_fallbacks() -> None:
-    options = RunOptions(target="a:b", store="s.db", session="s1", fallback=("x", "y z"))
-    assert (options.resume_command or "").endswith("--fallback x --fallback 'y z'")
+    options = RunOptions(target="a:b", store="s.db", session="s1", fallback=("x", "y z"), ask_fallback=True)
+    assert "--fallback x --fallback 'y z' --ask-fallback" in (options.resume_command or "")

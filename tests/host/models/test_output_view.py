@@ -19,6 +19,8 @@ def one_each(*sizes: int) -> list[tuple[int, int]]:
 def test_nothing_is_masked_before_enough_is_beyond_the_newest() -> None:
     assert masked(one_each(10, 10, 9, 50), LIMITS) == set()
     assert masked(one_each(10, 10, 10, 50), LIMITS) == {0, 1, 2}
+    assert masked(one_each(29, 60), LIMITS) == set()
+    assert masked(one_each(30, 60), LIMITS) == {0}
 
 
 def test_the_newest_and_the_last_step_stay_whatever_their_size() -> None:

@@ -165,6 +165,24 @@ async def test_the_model_reads_what_was_left_out_in_pieces_of_its_own_session_al
     assert "no output of this session has the name" in str(foreign)
 
 
+async def test_a_rewind_shows_again_what_was_masked_after_it_and_leaves_the_files(tmp_path: Path) -> None:
+    first = [call("dump", {"size": 800, "letter": letter}, id=letter) for letter in "abc"]
+    later = [call("dump", {"size": 800, "letter": letter}, id=letter) for letter in "def"]
+    rig = Rig(tmp_path, *first, say("one"), *later, say("two"), say("three"))
+    async with AdkExecutor(rig.agent, store=MemoryRecordStore()) as executor:
+        async with rig.host.session(executor) as session:
+            await rig.turns(session, "go")
+            ended = session.last_seq
+            await rig.turns(session, "on")
+            assert [len(text) < 500 for text in rig.shown()] == [True, True, True, True, False, False]
+        kept = sorted(tmp_path.rglob("*.txt"))
+        await executor.rewind(session.session_id, ended)
+        async with rig.host.session(executor, load=session.session_id) as session:
+            await rig.turns(session, "once more")
+    assert rig.shown() == [dump(800, letter) for letter in "abc"]
+    assert sorted(tmp_path.rglob("*.txt")) == kept
+
+
 _KILLED = """
 import os, signal, sys
 import anyio

@@ -35,7 +35,13 @@ def anyio_backend() -> str:
 
 
 def provider(code: int, *details: Any, message: str = "sk-SECRET") -> genai_errors.APIError:
-    status = {429: "RESOURCE_EXHAUSTED", 503: "UNAVAILABLE", 404: "NOT_FOUND", 400: "INVALID_ARGUMENT"}[code]
+    status = {
+        429: "RESOURCE_EXHAUSTED",
+        503: "UNAVAILABLE",
+        404: "NOT_FOUND",
+        500: "INTERNAL",
+        400: "INVALID_ARGUMENT",
+    }[code]
     kind = genai_errors.ClientError if code < 500 else genai_errors.ServerError
     return kind(code, {"error": {"code": code, "status": status, "message": message, "details": list(details)}})
 
@@ -136,6 +142,12 @@ async def test_each_model_is_gone_over_to_once_and_what_is_recorded_is_what_was_
     assert "c does not exist" in desk.of("error")[0].message
 
 
+async def test_a_model_that_was_tried_for_an_answer_is_not_gone_back_to() -> None:
+    desk = rig({"a": [provider(500)] * 9, "b": [provider(500)] * 9}, "b")
+    (turn,) = await desk.turns("go")
+    assert (turn.end.reason, desk.called) == ("failed", ["a", "a", "a", "b"])
+
+
 async def test_what_no_other_call_helps_fails_at_once_as_it_did() -> None:
     desk = rig({"a": [provider(400)], "b": [say("never")]}, "b")
     (turn,) = await desk.turns("go")
@@ -187,6 +199,24 @@ async def test_a_model_that_is_down_is_not_called_by_other_sessions_and_their_ch
     assert desk.called == ["a", "a", "a", "b", "b", "a"]
 
 
+async def test_what_is_used_for_a_model_that_is_down_stays_until_the_tool_calls_are_done() -> None:
+    now = [0.0]
+
+    def later(_: Any) -> Any:
+        desk.called.append("b")
+        now[0] = 31.0
+        return call("look")
+
+    models: dict[str, list[Any]] = {"a": [provider(503)] * 3, "b": [say("b one"), later, say("b two")]}
+    desk = rig(models, "b", tools=[look], clock=lambda: now[0])
+    desk.models["b"].script[1] = later
+    async with AdkExecutor(desk.agent, models=desk.models, retry_wait=desk._wait) as executor:
+        async with desk.host.session(executor) as one, desk.host.session(executor) as two:
+            await desk.host.run_turn(one, "go")
+            turn = await desk.host.run_turn(two, "go")
+    assert (turn.text, desk.called) == ("b two", ["a", "a", "a", "b", "b", "b"])
+
+
 async def test_a_childs_fallback_does_not_move_its_parent() -> None:
     child_model = ScriptedLlm(model="c", script=[provider(429, SPENT), say("unused")])
     child = LlmAgent(name="helper", model=child_model)
@@ -196,6 +226,14 @@ async def test_a_childs_fallback_does_not_move_its_parent() -> None:
     (turn,) = await desk.turns("go")
     assert (turn.text, desk.called) == ("done", ["a", "b", "a"])
     assert [(event.agent_id, event.model) for event in desk.of("session_update")] == [("helper", "b")]
+
+
+async def test_a_childs_fallback_does_not_move_a_parent_of_the_same_model() -> None:
+    script = [call("helper", {"request": "x"}), *[provider(500)] * 3, say("done")]
+    desk = rig({"a": script, "b": [say("helped")]}, "b", tools=[])
+    desk.agent.tools.append(AgentTool(LlmAgent(name="helper", model=desk.models["a"])))
+    (turn,) = await desk.turns("go")
+    assert (turn.text, desk.called) == ("done", ["a", "a", "a", "a", "b", "a"])
 
 
 def choose(intent: str) -> ScriptedChannel:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from google.adk.models.llm_request import LlmRequest
@@ -47,13 +48,15 @@ class Parts:
         ``keeps``: all calls and results must be in it; ``free``: there may be other calls and results in it.
         Raises :class:`InvalidInput` where these do not hold, or a part cannot be made.
         """
-        left = list(self.pairs)
+        left: dict[object, list[tuple[ContentPart, types.Part]]] = {}
+        for pair in self.pairs:
+            left.setdefault(_alike(pair[0]), []).append(pair)
         out: list[types.Part] = []
         for wanted in content:
-            found = next((pair for pair in left if pair[0] == wanted), None)
-            if found is not None:
-                left.remove(found)
-                out.append(found[1])
+            near = left.get(_alike(wanted), [])
+            at = next((index for index, pair in enumerate(near) if pair[0] == wanted), None)
+            if at is not None:
+                out.append(near.pop(at)[1])
                 continue
             try:
                 made = content_to_part(wanted)
@@ -62,9 +65,16 @@ class Parts:
             if is_fixed(made) and not free:
                 raise InvalidInput("a hook made or changed a call or a result")
             out.append(made)
-        if keeps and any(is_fixed(part) for _, part in left):
+        if keeps and any(is_fixed(part) for pairs in left.values() for _, part in pairs):
             raise InvalidInput("a hook dropped a call or a result")
         return out
+
+
+def _alike(part: ContentPart) -> object:
+    """The same for parts that are equal: a long history is not compared with itself."""
+    fields = vars(part)
+    marks = (fields.get("id"), fields.get("name"), fields.get("text"))
+    return (part.type, *(mark if isinstance(mark, str) else None for mark in marks))
 
 
 def is_fixed(part: types.Part) -> bool:
@@ -92,8 +102,9 @@ def change_request(request: LlmRequest, change: ModelRequestChange, shown: Seque
     if change.contents is not None:
         pool = Parts(())
         pool.pairs = [pair for parts in shown for pair in parts.pairs]
+        made = iter(pool.changed([part for item in change.contents for part in item.content], free=True))
         contents = [
-            types.Content(role=item.role, parts=pool.changed(item.content, free=True)) for item in change.contents
+            types.Content(role=item.role, parts=list(islice(made, len(item.content)))) for item in change.contents
         ]
         if _unpaired(contents) - _unpaired(request.contents):
             raise InvalidInput("a hook left a call without its result, or a result without its call")

@@ -184,20 +184,10 @@ class RoutedCall:
             asked.model = llm_request.model = name  # ADK's traces read it from the request
 
     async def _wait(self, seconds: float) -> None:
-        """Wait before the next call; an abort ends it at once, by cancellation."""
-        live = self._live
-        waiting = asyncio.ensure_future(live.state.models.wait(seconds))
-        aborted = asyncio.ensure_future(live.abort_signal.wait())
-        try:
-            with live.spans.at_work():
-                await asyncio.wait((waiting, aborted), return_when=asyncio.FIRST_COMPLETED)
-            if live.abort_signal.is_set():
-                raise asyncio.CancelledError
-            await waiting
-        finally:
-            waiting.cancel()
-            aborted.cancel()
-        await live.attached()
+        """Wait before the next call. An abort ends it at once: ADK then cancels the run that waits here."""
+        with self._live.spans.at_work():
+            await self._live.state.models.wait(seconds)
+        await self._live.attached()
 
     def _tell_model(self, name: str | None, own: BaseLlm) -> None:
         """Record when an agent's calls go to another model than the one before."""

@@ -172,6 +172,9 @@ def run(
     fallback: Annotated[
         list[str] | None, typer.Option(metavar="MODEL", help="Use this model when the agent's fails; repeatable.")
     ] = None,
+    ask_fallback: Annotated[
+        bool, typer.Option("--ask-fallback", help="Ask before a model of --fallback is used.")
+    ] = False,
 ) -> None:
     """Run an agent: at a terminal, once, or for a program."""
     from agentsession.host.cli import _run
@@ -206,6 +209,7 @@ def run(
             loop_detection=loop_detection,
         ),
         fallback=fallback or (),
+        ask_fallback=ask_fallback,
     )
     raise typer.Exit(_run.run(options))
 

@@ -74,6 +74,7 @@ class RunOptions:
     debug: bool = False
     limits: LimitOptions = dataclasses.field(default_factory=LimitOptions)
     fallback: Sequence[str] = ()
+    ask_fallback: bool = False
 
     @property
     def report_command(self) -> str | None:
@@ -96,6 +97,7 @@ class RunOptions:
         words += ["--yes-read-only"] if self.yes_read_only else []
         words += self.limits.words
         words += [word for model in self.fallback for word in ("--fallback", model)]
+        words += ["--ask-fallback"] if self.ask_fallback else []
         return shlex.join(words)
 
 
@@ -117,7 +119,9 @@ def prepare(options: RunOptions, command: str = "run") -> Loaded:
     check_credentials(found, options.model)
     executor = find_executor(found, options.target, command, store=options.store)
     tools = load_tools(options.tools) if options.tools else ToolBox()
-    return Loaded(executor, tools, [*find_hooks(options.hooks), *fallback_hooks(options.fallback)])
+    return Loaded(
+        executor, tools, [*find_hooks(options.hooks), *fallback_hooks(options.fallback, asks=options.ask_fallback)]
+    )
 
 
 def make_host(
@@ -144,15 +148,17 @@ def make_host(
     )
 
 
-def fallback_hooks(models: Sequence[str]) -> list[LifecycleInterceptor]:
+def fallback_hooks(models: Sequence[str], *, asks: bool = False) -> list[LifecycleInterceptor]:
     """What ``--fallback`` asks for; nothing without it: hooks cost something."""
+    if asks and not models:
+        raise CommandError("--ask-fallback needs --fallback", id="usage", where="run", fix="add --fallback MODEL")
     if not models:
         return []
     if not all(name.strip() for name in models):
         raise CommandError("--fallback names no model", id="usage", where="run", fix="--fallback gemini-2.5-flash")
     from agentsession.host.models import ModelRouter
 
-    return [ModelRouter(models)]
+    return [ModelRouter(models, policy="ask" if asks else "silent")]
 
 
 def load_tools(target: str) -> ToolProvider:

@@ -182,7 +182,11 @@ class ModelRouter:
         if payload.source == "user" and not payload.steer:
             for model, health in list(self._health.items()):
                 self._health[model] = transition(health, "turn", self._clock())
-        for (agent, _), place in self._session(payload).places.items():
+        session = self._session(payload)
+        if payload.source == "user" and not payload.steer:
+            # Threads below the main one were of work that is over.
+            session.places = {key: place for key, place in session.places.items() if key[1] is None}
+        for (agent, _), place in session.places.items():
             if payload.source == "user" or agent == payload.agent_id:
                 place.is_routed, place.routed = False, None
                 if not payload.steer:
@@ -201,8 +205,9 @@ class ModelRouter:
             place.is_routed, place.routed = True, self._routed(payload)
         model = self._kept(payload, place.instead or place.routed or base)
         if not self._is_available(model) and self._policy_of(model) == "silent":
-            # All that are left being unavailable, the first is called once, so that the end says why.
-            model = next((name for name in self._chain(model) if self._is_available(name)), model)
+            found = next((name for name in self._chain(model) if self._is_available(name)), None)
+            if found is not None:  # else the model is called once, so that the end says why
+                place.instead = model = found
         place.call = _Call(base, model)
         return modify(model=model, by=self.id) if model != base else None
 
