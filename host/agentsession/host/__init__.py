@@ -19,6 +19,8 @@ from agentsession.host._elicitation import (
     Position,
     ScriptedChannel,
 )
+from agentsession.host._elicitation_cards import Card
+from agentsession.host._elicitation_queue import CardChange, QueueChannel
 from agentsession.host._host import Host
 from agentsession.host._lineage import Child
 from agentsession.host._many import Job, JobResult, Jobs
@@ -100,9 +102,12 @@ __all__ = [
     # people
     "Approval",
     "CallbackChannel",
+    "Card",
+    "CardChange",
     "ElicitationChannel",
     "NoChannel",
     "Position",
+    "QueueChannel",
     "ScriptedChannel",
     # hooks
     "HookChain",

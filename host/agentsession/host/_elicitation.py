@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 from agentsession.host._policy import PolicyDecision
@@ -25,6 +26,7 @@ __all__ = [
     "Position",
     "ScriptedChannel",
     "as_approval",
+    "expiry",
 ]
 
 Verdict = Literal["yes", "no", "cancel", "pause"]
@@ -43,6 +45,10 @@ class Position:
     """Asked again: why the last answer could not be taken."""
     principals: tuple[str, ...] = ()
     """The agents from the root to the one that asks, sub-agents in other sessions among them."""
+    user_id: str | None = None
+    """Whose session it is."""
+    expires_at: str | None = None
+    """When nobody's answer counts as cancelling (ISO 8601, UTC), if the host waits no longer than that."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -105,6 +111,14 @@ def as_approval(value: object) -> Approval:
     if value is False:
         return Approval.no()
     return Approval.no("unclear_answer", by="host")
+
+
+def expiry(timeout_s: float | None) -> str | None:
+    """When ``timeout_s`` from now is, as ISO 8601 in UTC; ``None`` for no limit."""
+    if timeout_s is None:
+        return None
+    moment = datetime.now(UTC) + timedelta(seconds=timeout_s)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 @runtime_checkable

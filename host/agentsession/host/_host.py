@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Literal, cast
@@ -84,6 +85,8 @@ class Host:
     ``prices``: what models cost, for executors that only tell tokens: by them ``max_budget_usd`` is kept.
     ``loop_detection``: whether a turn that only repeats itself is told so, and then stopped.
     ``remembered``: what people answered for the session or always; default: kept while the host is there.
+    ``question_timeout_s``: how long a person has for an answer. Then a question is cancelled, and a call that waits for
+    a yes is refused and its turn ended, so that nothing else of it runs; ``None`` is no limit.
     """
 
     def __init__(
@@ -106,11 +109,14 @@ class Host:
         prices: Mapping[str, Price] | None = None,
         loop_detection: bool = True,
         remembered: RememberedAnswers | None = None,
+        question_timeout_s: float | None = None,
     ) -> None:
         if on_ask not in ("channel", "deny", "pause"):
             raise ConfigurationError(f"unknown on_ask {on_ask!r}", expected="channel, deny or pause")
         if max_parallel_tools < 1:
             raise ConfigurationError(f"max_parallel_tools is {max_parallel_tools}", expected="1 or more")
+        if question_timeout_s is not None and not 0 < question_timeout_s < math.inf:
+            raise ConfigurationError(f"question_timeout_s is {question_timeout_s}", expected="seconds, or None")
         if on_ask != "channel" or channel is None:
             channel = NoChannel("pause" if on_ask == "pause" else "deny")
         if remembered is None:
@@ -131,6 +137,7 @@ class Host:
             ),
             remembered=remembered,
             waiting=WaitingRequests(remembered),
+            question_timeout_s=question_timeout_s,
         )
         self._attached: dict[int, Attached] = {}
         self._turns: dict[int, Turn] = {}

@@ -21,7 +21,7 @@ import anyio
 import anyio.lowlevel
 
 from agentsession.host._cancellation import failures, raise_if_cancelled
-from agentsession.host._elicitation import Approval, Position, as_approval
+from agentsession.host._elicitation import Approval, Position, as_approval, expiry
 from agentsession.host._lineage import Above, Caller
 from agentsession.host._outcome import LEFT_WAITING, ToolOutcome, unknown_tool
 from agentsession.host._places import hold_places
@@ -33,6 +33,7 @@ from agentsession.host._telemetry import measure_policy, tool_span
 from agentsession.host._toolcontext import ToolContext
 from agentsession.host._toolquestions import ToolQuestions
 from agentsession.host._tools import Tool
+from agentsession.host._urls import unsafe_url
 from agentsession.host._waiting import Judged, Waiting
 from agentsession.host.policy._remembered import memory_of
 from agentsession.protocol import (
@@ -81,6 +82,7 @@ class Asker:
 
     def __init__(self, settings: Settings, waiting: Stopwatch, facts: PolicyFacts, above: Above | None = None) -> None:
         self._channel = settings.channel
+        self._timeout_s = settings.question_timeout_s
         self._waiting = waiting
         self._facts = facts
         self._above = above
@@ -92,8 +94,11 @@ class Asker:
         """The person's word on a tool call."""
         async with self.queued() as place:
             try:
-                shown, position = self.shown(request), self._position(request, place(problem))
-                return as_approval(await self._channel.approve(shown, decision, position))
+                with anyio.move_on_after(self._timeout_s):
+                    shown, position = self.shown(request), self._position(request, place(problem))
+                    return as_approval(await self._channel.approve(shown, decision, position))
+                # The person may be away: nothing else of the turn is to run, or be asked, meanwhile.
+                return Approval.cancel(self._timed_out, by="host")
             except failures() as error:  # a channel that fails has not said yes
                 raise_if_cancelled(error)
                 logger.warning("the channel failed at %r, so it was denied: %s", request.name, type(error).__name__)
@@ -102,9 +107,16 @@ class Asker:
 
     async def ask(self, request: ElicitationRequest, problem: str | None) -> ElicitationAnswer | None:
         """The person's answer to a question, or ``None`` to leave it waiting."""
+        unsafe = unsafe_url(request.url) if request.url is not None else None
+        if unsafe is not None:  # whoever asks may not send a person anywhere
+            return _question_answer(request, "cancel", Decision(by="host", reason=f"unsafe_url: {unsafe}"))
+        answer: ElicitationAnswer | None = None
         async with self.queued() as place:
             try:
-                answer = await self._channel.ask(self.shown(request), self._position(request, place(problem)))
+                with anyio.move_on_after(self._timeout_s) as limit:
+                    answer = await self._channel.ask(self.shown(request), self._position(request, place(problem)))
+                if limit.cancelled_caught:
+                    return _question_answer(request, "cancel", Decision(by="host", reason=self._timed_out))
             except failures() as error:  # a channel that fails has not said yes
                 raise_if_cancelled(error)
                 logger.warning(
@@ -133,7 +145,17 @@ class Asker:
         return request.request_id if self._above is None else self._above.shown(request).request_id
 
     def _position(self, request: ToolRequest | ElicitationRequest, position: Position) -> Position:
-        return dataclasses.replace(position, principals=self._facts(request)["principal_path"])
+        facts = self._facts(request)
+        return dataclasses.replace(
+            position,
+            principals=facts["principal_path"],
+            user_id=facts.get("user_id"),
+            expires_at=expiry(self._timeout_s),
+        )
+
+    @property
+    def _timed_out(self) -> str:
+        return f"timed_out: nobody answered within {self._timeout_s:g} s"
 
     @asynccontextmanager
     async def queued(self) -> AsyncGenerator[Callable[[str | None], Position]]:

@@ -11,9 +11,20 @@ from collections.abc import Generator
 
 import anyio
 
-from agentsession.protocol import Answer, Error, Receipt, StreamEnd, Usage
+from agentsession.protocol import (
+    REDACTED,
+    AgentSession,
+    Answer,
+    ElicitationAnswer,
+    ElicitationRequest,
+    Error,
+    Receipt,
+    StreamEnd,
+    Usage,
+    redact_marked,
+)
 
-__all__ = ["Answered", "Stopwatch", "TurnResult", "UsageTotals"]
+__all__ = ["Answered", "Stopwatch", "TurnResult", "UsageTotals", "without_secrets"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -131,3 +142,13 @@ class Stopwatch:
 
 def _plus(total: int | None, more: int | None) -> int | None:
     return total if more is None else (total or 0) + more
+
+
+def without_secrets(answer: Answer, session: AgentSession) -> Answer:
+    """``answer`` as it may be shown and kept: what its question marks as a secret, or a credential, is taken out."""
+    if not isinstance(answer, ElicitationAnswer) or answer.action != "accept" or answer.content is None:
+        return answer
+    question = next((one for one in session.pending if one.request_id == answer.request_id), None)
+    if not isinstance(question, ElicitationRequest) or question.kind == "auth_required":
+        return answer.model_copy(update={"content": REDACTED})  # fail closed: nobody says what it is
+    return answer.model_copy(update={"content": redact_marked(answer.content, question.requested_schema)})

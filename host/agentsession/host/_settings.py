@@ -49,6 +49,7 @@ class Settings:
     remembered: RememberedAnswers
     waiting: WaitingRequests
     limits: HostLimits = dataclasses.field(default_factory=HostLimits)
+    question_timeout_s: float | None = None
 
 
 async def observe(observer: Observer | None, event: Event) -> None:

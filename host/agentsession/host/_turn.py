@@ -28,7 +28,7 @@ from agentsession.host._outcome import ToolOutcome
 from agentsession.host._principals import Principals
 from agentsession.host._requests import EndTurn, Pipeline
 from agentsession.host._rest import Rest, less, rest_of
-from agentsession.host._results import Answered, TurnResult, UsageTotals
+from agentsession.host._results import Answered, TurnResult, UsageTotals, without_secrets
 from agentsession.host._settings import Settings, observe
 from agentsession.protocol import (
     AbortTimeout,
@@ -513,15 +513,17 @@ class Turn:
             self._failure = error
 
     async def _send(self, answer: Answer) -> Receipt:
+        # Of a secret nothing stays: neither in the result, nor with an observer.
+        shown = without_secrets(answer, self._session)
         (receipt,) = await self._session.respond(answer)
-        self._answers.append(Answered(answer, receipt))
+        self._answers.append(Answered(shown, receipt))
         if not receipt.ok:
             # Stale is what a race with another client or an abort looks like; the others are somebody's mistake.
             level = logging.INFO if receipt.status == "stale" else logging.WARNING
             logger.log(level, "answer to %s: %s %s", answer.request_id, receipt.status, receipt.reason or "")
         if self._settings.on_answer is not None:
             try:
-                called = self._settings.on_answer(answer, receipt)
+                called = self._settings.on_answer(shown, receipt)
                 if inspect.isawaitable(called):
                     await called
             except failures() as error:

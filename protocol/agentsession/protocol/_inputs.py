@@ -58,9 +58,6 @@ __all__ = [
     "result",
 ]
 
-_CREDENTIAL_KEYS: Final = frozenset({"credential", "auth_response_uri", "authResponseUri"})
-"""What the content of an answer to a credential request has."""
-
 
 class MessageInput(Model):
     """What the user says: starts a turn."""
@@ -136,10 +133,10 @@ class ElicitationAnswer(JsonFieldsModel, _AnswerBase):
     content: Json = None
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        """A credential is in no repr: those of answers end in logs and in the reports of exceptions (SEC-01)."""
+        """What a person answered is in no repr: it may be a secret, which only the question's schema would tell, and
+        those of answers end in logs and in the reports of exceptions (SEC-01)."""
         for name, value in super().__repr_args__():
-            held = isinstance(value, dict) and not _CREDENTIAL_KEYS.isdisjoint(value)
-            yield name, REDACTED if name == "content" and held else value
+            yield name, REDACTED if name == "content" and value is not None else value
 
 
 Answer = Annotated[

@@ -73,6 +73,22 @@ async def test_a_hook_that_asks_makes_a_question_of_what_the_policy_allows(word:
     assert (len(channel.asked), tools.ran) == (1, ran)
 
 
+async def test_a_yes_that_was_remembered_for_the_policys_question_is_no_answer_to_a_hooks() -> None:
+    tools = Tools()
+    channel = ScriptedChannel([Approval.yes(remember="session")] * 4)
+
+    @hook("before_tool", id="odd")
+    def some(payload: ToolCallHook) -> HookOutcome | None:
+        return ask_user("odd") if payload.args["path"].startswith("odd") else None
+
+    host = Host(tools=[tools.write], channel=channel, hooks=[some])
+    paths = ["a", "b", "odd1", "odd2", "odd1"]
+    await run(host, *(Call("write", {"path": path}) for path in paths))
+    assert tools.ran == paths
+    # Of those that the hook is asked about, only the same arguments are answered by what was remembered.
+    assert [request.args["path"] for request, _ in channel.asked] == ["a", "odd1", "odd2"]  # type: ignore[union-attr,index]
+
+
 async def test_the_person_is_told_which_hook_wants_to_know_and_why() -> None:
     told: list[Any] = []
 

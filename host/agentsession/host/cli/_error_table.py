@@ -515,6 +515,27 @@ _CALLS: Final = (
         None,
     ),
     ErrorEntry(
+        "channel_full",
+        "Too many questions wait for people already, so this one was refused.",
+        "A `QueueChannel` takes as many as its `capacity` says.",
+        "Answer what waits, or raise the capacity: `QueueChannel(capacity=...)`.",
+        None,
+    ),
+    ErrorEntry(
+        "timed_out",
+        "Nobody answered in time: a question counts as cancelled, a call as refused, and its turn has ended.",
+        "The host was told how long people have (`question_timeout_s`), and nobody answered until then.",
+        "Say it again when somebody is there, or give people longer: `Host(question_timeout_s=...)`.",
+        None,
+    ),
+    ErrorEntry(
+        "unsafe_url",
+        "A question would send a person to an address that the host does not show, so it was cancelled.",
+        "Taken are https, and http of this machine, without a user in it and without signs that addresses do not have.",
+        "Mend what asks the question, such as the agent's configuration of a login.",
+        None,
+    ),
+    ErrorEntry(
         "unclear_answer",
         "What the channel returned is no clear answer, so it is a no.",
         "Only `Approval.yes()` and `True` are a yes; a question takes an `ElicitationAnswer`.",

@@ -86,15 +86,26 @@ class HostHooks:
     # --- for the host ------------------------------------------------------------------------------------------------
 
     def tighten(self, request: ToolRequest, decision: PolicyDecision) -> PolicyDecision:
-        """The policy's word, with an allow made a question where a hook wants one. A denial stays."""
+        """The policy's word, made the hook's question where a hook wants one. A denial stays.
+
+        A yes to it can be remembered for these very arguments alone.
+        """
         word = self._before.get((request.session_id, request.request_id))
         if word is None or not word.asks or decision.strictness > 1:
             return decision
-        if decision.is_allow:
-            return PolicyDecision("ask_user", word.by, word.reason)
-        # Both ask: an answer that was remembered for the policy's question alone does not answer the hook's.
+        # Both may ask: an answer that was remembered for the policy's question alone does not answer the hook's.
         asked = decision.narrowing if decision.narrowing is not None else f"by {decision.by}"
-        return dataclasses.replace(decision, narrowing=f"{asked}\nby {word.by}")
+        reasons = [reason for reason in (word.reason, decision.reason if decision.is_ask else None) if reason]
+        return dataclasses.replace(
+            decision,
+            decision="ask_user",
+            by=word.by,
+            reason="; ".join(reasons) or None,
+            # A yes to this call is none to others of its tool, which the hook may have other doubts about.
+            remember="exact" if decision.remember in (None, "tool", "exact") else decision.remember,
+            narrowing=f"{asked}\nby {word.by}",
+            scope="",
+        )
 
     async def before(
         self, request: ToolRequest, args: Mapping[str, Any], facts: Mapping[str, Any], *, granted: bool = False
