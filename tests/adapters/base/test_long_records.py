@@ -16,6 +16,7 @@ from agentsession.protocol import (
     Event,
     InvalidInput,
     MemoryRecordStore,
+    Message,
     MessageInput,
     OpenOptions,
     RecordKey,
@@ -26,6 +27,7 @@ from agentsession.protocol import (
     as_content,
     grant,
     is_ephemeral,
+    plain_text,
     result,
 )
 
@@ -149,19 +151,37 @@ async def test_a_reader_that_stands_in_a_stream_that_is_dropped_gets_the_rest_of
     async with long_session(MemoryRecordStore(), 1) as session:
         start = session.last_seq
         reader = session.events(start, follow=True)
-        await say(session)
-        seen = [await anext(reader) for _ in range(4)]
+        shown = await say(session)
+        seen = [await anext(reader) for _ in range(3)]
         assert is_ephemeral(seen[-1])
         await turns(session, 20)
         assert reader._place.index < 0
         while seen[-1].seq < session.last_seq:
             seen.append(await anext(reader))
         await reader.aclose()
+        assert seen[: len(shown)] == shown  # deltas too: what it was shown folds to what comes
         whole = await session.whole_record()
         before = [event for event in whole if event.seq <= start]
         assert SessionMachine.fold([*before, *seen]).snapshot(ephemeral=False) == session.machine.snapshot(
             ephemeral=False
         )
+
+
+@pytest.mark.parametrize("kept", range(16, 26))
+async def test_where_memory_begins_a_reader_is_shown_all_deltas_of_a_message_or_none(kept: int) -> None:
+    with anyio.fail_after(10):
+        async with Puppet(talk, store=MemoryRecordStore(), window=4, kept_events=kept, snapshot_every=None) as executor:
+            session = await executor.open(OpenOptions(session_id="s"))
+            slow = session.events()  # as long as it is there, deltas are kept for it
+            await anext(slow)
+            while not session.recorder.log.dropped_seq:
+                await turns(session, 1)
+            told: dict[str, str] = {}
+            async for event in session.events():
+                if isinstance(event, Message) and event.partial:
+                    told[event.message_id] = told.get(event.message_id, "") + plain_text(event.content)
+            assert set(told.values()) == {"one two"}
+            await slow.aclose()
 
 
 async def test_the_turn_that_is_open_stays_in_memory_whole() -> None:
@@ -376,6 +396,22 @@ async def test_a_snapshot_that_cannot_be_read_is_left_out(text: str) -> None:
         session = await executor.load("s")
         assert session.turn_number == 30
         assert store.given < 60  # the one before it is taken
+
+
+async def test_snapshots_of_another_record_are_left_out() -> None:
+    store, other = MemoryRecordStore(), MemoryRecordStore()
+    await closed(other)
+    with anyio.fail_after(10):
+        async with Puppet(talk, store=store, snapshot_every=None) as executor:
+            session = await executor.open(OpenOptions(session_id="s"))
+            for _ in range(30):
+                await session.update(SessionConfig(state={"mine": 1}))
+                await say(session)
+    assert (await store.info(KEY)).events == (await other.info(KEY)).events
+    for snapshot in await other.snapshots(KEY):
+        await store.put_snapshot(KEY, snapshot)
+    async with Puppet(talk, store=store, **SHORT) as executor:
+        assert (await executor.load("s")).state_values == {"mine": 1}
 
 
 async def test_a_chain_with_a_link_missing_is_used_up_to_there() -> None:
