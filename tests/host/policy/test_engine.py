@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 from tests.host.policy.rules import decides, engine, request, rules
+from tests.host.subagents import agent, calls, run
 
+from agentsession.adapters.scripted import Call, Say
+from agentsession.host import Host, SubagentTool, tool
 from agentsession.host.policy import PolicyEngine, load_policy, policy_digest
 from agentsession.protocol import ConfigurationError
 
@@ -145,6 +148,25 @@ def test_a_trusted_workspace_allows_nothing_in_plan_and_autonomous(mode: str) ->
 def test_a_workspaces_denial_holds_whoever_trusts_it() -> None:
     untrusted = rules(DENY, "workspace", is_trusted=False)
     assert engine("", untrusted, builtin=True).evaluate(request(read_only=True)).decision == "deny"
+
+
+@pytest.mark.anyio
+async def test_a_rule_on_sub_agents_holds_in_the_session_of_one() -> None:
+    """Its session is its own; what it is in the tree of agents is what counts."""
+    ran: list[str] = []
+
+    @tool
+    def work(path: str) -> None:
+        ran.append(path)
+
+    text = ALLOW + DENY.replace("*", "work") + 'principals = ["coder/**"]\n'
+    async with (
+        agent("helper", Call("work", {"path": "below"}), Say("done")) as helper,
+        agent("coder", calls("helper"), Call("work", {"path": "above"}), Say("ok")) as coder,
+    ):
+        result = await run(Host(tools=[work, SubagentTool(helper, tools=["work"])], policy=engine(text)), coder)
+    assert result.completed
+    assert ran == ["above"]
 
 
 # --- annotations ----------------------------------------------------------------------------------------------------

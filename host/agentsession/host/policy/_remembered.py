@@ -57,7 +57,10 @@ class RememberedAnswers:
         clock: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
     ) -> None:
         self.path = None if path is None else Path(path).expanduser()
-        self.workspace = os.path.realpath(workspace)
+        try:
+            self.workspace = os.path.realpath(workspace)
+        except OSError:  # the current folder is gone: nothing that holds in one holds here
+            self.workspace = ""
         self._on_unsaved = on_unsaved
         self._clock = clock
         self._kept: dict[str, RememberedAnswer] = {}
