@@ -382,12 +382,8 @@ class Pipeline:
         self, request: ToolRequest, args: dict[str, Any], tool: Tool | None, *, edited: bool = False
     ) -> Judged:
         """The policy's word, held to the mode's ceiling; a question that a remembered answer settles is an allow."""
-        question = self._question(request, args, tool, edited=edited)
-        # A copy: what a policy does to the arguments must not reach the tool.
-        asked = dataclasses.replace(question, args=copy.deepcopy(args))
-        with measure_policy() as decided:
-            decision = ceiling(question, await decide(self._settings.policy, asked))
-            decided(decision.decision)
+        judged = await self._ask_policy(request, args, tool, edited=edited)
+        question, decision = judged.question, judged.decision
         if self._settings.hooks is not None:
             decision = self._settings.hooks.tighten(request, decision)
         found = self._settings.remembered.find(question, decision)
@@ -396,6 +392,23 @@ class Pipeline:
         elif decision.is_ask:  # the channel offers what can be had
             decision = dataclasses.replace(decision, remember=memory_of(question, decision))
         return Judged(question, decision)
+
+    async def _ask_policy(
+        self, request: ToolRequest, args: dict[str, Any], tool: Tool | None, *, edited: bool
+    ) -> Judged:
+        """The policy's word, in the mode that still holds when it is given."""
+        question = self._question(request, args, tool, edited=edited)
+        for _ in range(_TRIES):
+            # A copy: what a policy does to the arguments must not reach the tool.
+            asked = dataclasses.replace(question, args=copy.deepcopy(args))
+            with measure_policy() as decided:
+                decision = ceiling(question, await decide(self._settings.policy, asked))
+                decided(decision.decision)
+            now = self._question(request, args, tool, edited=edited)
+            if now.permission_mode == question.permission_mode:
+                return Judged(question, decision)
+            question = now  # the mode was changed while the policy thought
+        return Judged(question, PolicyDecision("deny", reason="policy_error: the permission mode changed at each try"))
 
     def _question(
         self, request: ToolRequest, args: dict[str, Any], tool: Tool | None, *, edited: bool

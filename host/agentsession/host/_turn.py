@@ -147,6 +147,7 @@ class Turn:
         self._tasks: anyio.abc.TaskGroup
         self._taken: set[str] = set()
         self._serving: dict[str, _Serving] = {}
+        self._judging: set[anyio.CancelScope] = set()
         self._changed = anyio.Event()
         self._has_stream = False
         self._turn_id: str | None = None
@@ -197,6 +198,8 @@ class Turn:
                 if not isinstance(error, StreamActive):  # then what runs is another client's
                     await self._abort_quietly("the host failed")
             self._cancel_serving()
+            for scope in list(self._judging):
+                scope.cancel()
         if failure is not None:
             raise failure
         assert end is not None  # _drive returned
@@ -340,8 +343,7 @@ class Turn:
                 self._attached.permission_mode = event.permission_mode
                 if event.seq > self._began:  # newer than the turn's options
                     self._attached.turn_mode = None
-                # Not awaited: a slow policy must not hold up the events.
-                self._tasks.start_soon(self._settings.waiting.judge_again)
+                self._tasks.start_soon(self._judge_again)  # not awaited: a slow policy must not hold up the events
             case StreamEnd() if event.reason != "input_required":
                 self._final = event
             case _:
@@ -570,6 +572,15 @@ class Turn:
         serving = self._serving.get(request_id)
         if serving is not None and not serving.is_sending:
             serving.scope.cancel()
+
+    async def _judge_again(self) -> None:
+        """The mode was changed: decide again on what waits. The turn does not wait for it."""
+        with anyio.CancelScope() as scope:
+            self._judging.add(scope)
+            try:
+                await self._settings.waiting.judge_again()
+            finally:
+                self._judging.discard(scope)
 
     def _cancel_serving(self) -> None:
         for serving in self._serving.values():

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 from tests.host.fake_session import FakeSession, call
 from tests.host.policy.rules import request
 
-from agentsession.host import CallbackChannel, Host, PolicyDecision, tool
+from agentsession.host import CallbackChannel, Host, PolicyDecision, PolicyRequest, tool
 from agentsession.host.policy import PolicyEngine, builtin_rules, parse_policy
-from agentsession.protocol import ExecutionOptions, SessionUpdate, ToolDenial
+from agentsession.protocol import Event, ExecutionOptions, SessionUpdate, ToolDenial
 
 MARKS: dict[str, dict[str, Any]] = {
     "read_only": {"read_only": True},
@@ -226,3 +227,63 @@ async def test_a_stricter_mode_denies_what_already_waits() -> None:
     assert isinstance(answer, ToolDenial)
     assert answer.decision is not None
     assert answer.decision.by == "policy:unmarked-in-plan"
+
+
+@pytest.mark.anyio
+async def test_a_policy_that_never_decides_again_does_not_keep_a_turn_from_its_end() -> None:
+    session = FakeSession([call("r1", "work")], [])
+    asked = anyio.Event()
+    judging = anyio.Event()
+    words = iter(["ask_user"])
+
+    @tool
+    def work() -> None:
+        """Work."""
+
+    async def policy(request: PolicyRequest) -> str:
+        if (word := next(words, None)) is None:
+            judging.set()
+            await anyio.sleep_forever()
+        return str(word)
+
+    async def approve(request: Any, decision: Any, position: Any) -> bool:
+        asked.set()
+        await anyio.sleep_forever()
+        return True
+
+    host = Host(tools=[work], policy=policy, channel=CallbackChannel(approve))
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(host.run_turn, session, "go")
+            await asked.wait()
+            session.add(SessionUpdate(permission_mode="plan", source="host"))
+            await judging.wait()
+            await host.abort(session=session)
+    assert session.aborts == [None]
+
+
+@pytest.mark.anyio
+async def test_an_allow_of_the_mode_before_does_not_run_in_the_one_that_came_meanwhile() -> None:
+    ran: list[int] = []
+    seen: list[Event] = []
+    modes: list[str] = []
+    session = FakeSession([call("r1", "work")], [])
+
+    @tool
+    def work() -> None:
+        ran.append(1)
+
+    async def policy(request: PolicyRequest) -> str:
+        modes.append(request.permission_mode)
+        if len(modes) == 1:
+            while session.state != "input_required":  # from here on the host watches the record
+                await anyio.lowlevel.checkpoint()
+            session.add(SessionUpdate(permission_mode="plan", source="host"))
+            while not any(isinstance(event, SessionUpdate) for event in seen):
+                await anyio.lowlevel.checkpoint()
+        return "allow"
+
+    with anyio.fail_after(5):
+        await Host(tools=[work], policy=policy, observer=seen.append).run_turn(session, "go")
+    assert modes == ["default", "plan"]
+    assert ran == []
