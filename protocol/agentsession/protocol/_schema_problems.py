@@ -75,9 +75,9 @@ class SchemaProblem(ValueError):
 
 def explain(errors: Iterable[Any], schema: Any, value: Any, *, limit: int = 8) -> list[SchemaProblem]:
     """What jsonschema's ``errors`` of ``value`` mean: the ones nearest to the top first, none twice."""
-    shown = redact_marked(value, schema)
     found: dict[tuple[str, str], SchemaProblem] = {}
     read = sorted(islice(errors, _READ), key=lambda error: len(error.absolute_path))
+    shown = redact_marked(value, schema) if read else value  # most values are valid, and the walk costs
     for error in read:
         for problem in _explain(error, shown, 0):
             found.setdefault((problem.pointer, problem.message), problem)

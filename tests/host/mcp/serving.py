@@ -33,6 +33,8 @@ class Log:
         self.lines: list[str] = []
         self.methods: list[str] = []
         """Of the HTTP requests."""
+        self.refuses = 0
+        """The status that every request is refused with."""
         self._changed = threading.Condition()
 
     def __call__(self, line: str) -> None:
@@ -61,6 +63,10 @@ def served(log: Log, port: int = 0) -> Iterator[int]:
 
         async def app(scope: Any, receive: Any, send: Any) -> None:
             log.methods.append(scope.get("method", ""))
+            if log.refuses and scope["type"] == "http":
+                await send({"type": "http.response.start", "status": log.refuses, "headers": []})
+                await send({"type": "http.response.body", "body": b"no"})
+                return
             await inner(scope, receive, send)
 
         made.append(uvicorn.Server(uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=1)))

@@ -280,6 +280,28 @@ async def test_a_server_that_forgot_the_session_gets_the_call_in_a_new_one() -> 
     assert log.lines == ["write b 1"]
 
 
+@on_asyncio
+@pytest.mark.parametrize("status", [401, 403, 404, 503])
+async def test_a_server_that_refuses_says_with_which_status(status: int) -> None:
+    log = Log()
+    log.refuses = status
+    with served(log) as port, pytest.raises(ConfigurationError) as refused:
+        await McpTools.http("fs", f"http://127.0.0.1:{port}/mcp", headers={"X-Key": "sk-planted"}).connect()
+    assert refused.value.got == f"an answer with HTTP status {status}"
+    assert "sk-planted" not in str(refused.value)
+
+
+@on_asyncio
+async def test_connecting_again_what_is_connected_changes_nothing(server: Process) -> None:
+    async with server.tools() as tools:
+        await tools.connect()
+        assert (await called(tools, "die")).error_code == "server_lost"
+        await tools.connect()  # the server is gone, and comes back
+        assert tools.is_connected
+        assert len(server.alive) == 1
+    assert (len(server.pids), server.alive) == (2, [])
+
+
 @pytest.mark.parametrize("url", ["ftp://x/y", "x/y", "http:///mcp", ""])
 async def test_an_address_that_is_not_http_is_refused(url: str) -> None:
     with pytest.raises(ConfigurationError, match="has no http address"):

@@ -206,9 +206,10 @@ async def test_files_and_links_are_content(port: int) -> None:
     ]
 
 
-async def test_r122_a_result_of_many_megabytes_comes_whole(port: int) -> None:
+@pytest.mark.parametrize("age", AGES)
+async def test_r122_a_result_of_many_megabytes_comes_whole(age: str, port: int) -> None:
     """In the reports a line or event of more than one mebibyte broke whoever read it."""
-    async with connected(port) as tools:
+    async with connected(port, age=age) as tools:
         answer = await answered(tools, "photograph", size=6_000_000)
     assert len(answer.content[0].data) == 8_000_000
 

@@ -138,7 +138,10 @@ class Connection:
         return self._client is not None
 
     async def start(self) -> None:
-        """Connect. Raises :class:`Unavailable`, and then nothing is left behind."""
+        """Connect, if it is not. Raises :class:`Unavailable`, and then nothing is left behind."""
+        if self._ended is not None and not self._ended.is_set() and not self._stopping:
+            await self._connected()  # it has its owner, and perhaps lost the server meanwhile
+            return
         self._stopping = False
         self._ended = anyio.Event()
         self._not_before = 0.0
@@ -424,13 +427,22 @@ def over_stdio(command: list[str], *, env: Mapping[str, str], cwd: str | None, s
     return transport
 
 
-def over_http(url: str, *, headers: Mapping[str, str], auth: Any, timeout_s: float) -> Transport:
-    """A server at an address, over streamable HTTP. ``headers`` are sent with each request, to that address alone."""
+def over_http(
+    url: str, *, headers: Mapping[str, str], auth: Any, timeout_s: float, on_status: Callable[[int], None]
+) -> Transport:
+    """A server at an address, over streamable HTTP. ``headers`` are sent with each request, to that address alone.
+
+    ``on_status`` is told the status of each answer, of which the SDK tells nothing.
+    """
+
+    async def told(response: httpx2.Response) -> None:
+        on_status(response.status_code)
 
     @asynccontextmanager
     async def transport() -> AsyncGenerator[Any]:
         timeout = httpx2.Timeout(timeout_s, read=None)  # a call may take as long as the host lets it
-        async with httpx2.AsyncClient(headers=dict(headers), auth=auth, timeout=timeout) as client:
+        given: Any = {"auth": auth, "timeout": timeout, "event_hooks": {"response": [told]}}
+        async with httpx2.AsyncClient(headers=dict(headers), **given) as client:
             async with streamable_http_client(url, http_client=client, max_sse_event_size=_LARGEST) as streams:
                 yield streams
 

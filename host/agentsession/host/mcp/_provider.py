@@ -9,6 +9,7 @@ from __future__ import annotations
 import fnmatch
 import logging
 import os
+from collections import deque
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
@@ -70,6 +71,8 @@ class McpTools:
         self._places = None if max_parallel is None else Places(max_parallel, f"tool server {name!r}")
         self._where = where
         self._stderr = stderr
+        self._status: Sequence[int] = ()
+        """Of the newest answer over HTTP."""
         self._tools: dict[str, Tool] | None = None
         self._connection = Connection(name, transport, connect_timeout_s=connect_timeout_s, on_tools=self._take_list)
 
@@ -157,9 +160,11 @@ class McpTools:
             raise ConfigurationError(
                 f"the secrets of tool server {name!r} would be sent readable to everybody on the way", fix="use https"
             )
-        return cls(
+        newest: deque[int] = deque(maxlen=1)
+        opens = over_http(url, headers=headers or {}, auth=auth, timeout_s=connect_timeout_s, on_status=newest.append)
+        made = cls(
             name,
-            over_http(url, headers=headers or {}, auth=auth, timeout_s=connect_timeout_s),
+            opens,
             prefix=prefix,
             only=only,
             trusted=trusted,
@@ -168,6 +173,8 @@ class McpTools:
             connect_timeout_s=connect_timeout_s,
             where=parts.hostname,
         )
+        made._status = newest
+        return made
 
     def __repr__(self) -> str:
         return f"McpTools({self.name!r})"  # neither address nor command: both may hold a key
@@ -189,14 +196,21 @@ class McpTools:
         try:
             await self._connection.start()
         except Unavailable as error:
-            last = self.stderr.strip().splitlines()[-1:]
             raise ConfigurationError(
                 f"tool server {self.name!r} cannot be reached: {error}",
                 where=self._where,
-                got=f"its last words: {last[0][:200]}" if last else None,
-                fix="start it by hand, or look at McpTools.stderr",
+                got=self._last_words(),
+                fix="start it by hand, or look at McpTools.stderr"
+                if self._stderr
+                else "look at its address and headers",
                 id="mcp-unavailable",
             ) from error
+
+    def _last_words(self) -> str | None:
+        if self._status and self._status[-1] >= 400:
+            return f"an answer with HTTP status {self._status[-1]}"
+        last = self.stderr.strip().splitlines()[-1:]
+        return f"its last words: {last[0][:200]}" if last else None
 
     async def aclose(self) -> None:
         """Disconnect, and end a server process with its children. Calls that run fail."""
