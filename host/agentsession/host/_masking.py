@@ -7,6 +7,7 @@ May import: ``agentsession.protocol``.
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,26 +15,29 @@ from typing import Any, Final
 
 from agentsession.protocol import REDACTED
 
-__all__ = ["MASK", "Masker", "masked"]
+__all__ = ["KNOWN_FORMS", "MASK", "SCHEMAS", "Masker", "environment_secrets", "leaves", "masked", "names_a_secret"]
 
 MASK: Final = "***"
 """What stands in the place of a secret."""
 
-_NAMES_A_VARIABLE: Final = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
-_NAMES_A_VALUE: Final = re.compile(
-    r"(?:^|[_\-. ])(?:api[_-]?key|access[_-]?key|private[_-]?key|client[_-]?secret|secret|passwd|password|passphrase"
-    r"|token|bearer|authorization|cookie|set-cookie|credentials?)$"
-    r"|[a-z](?:ApiKey|AccessKey|PrivateKey|Secret|Password|Token)$",
-    re.IGNORECASE,
+SCHEMAS: Final = frozenset({"requestedSchema", "parametersSchema", "configSchema", "inputSchema", "outputSchema"})
+"""Names of secrets in a schema are names of fields, with no values."""
+KNOWN_FORMS: Final = re.compile(
+    r"\b(?:AIza[\w-]{20,}|sk-[\w-]{16,}|ya29\.[\w-]{16,}|gh[pousr]_\w{20,}|glpat-[\w-]{16,}|xox[abprs]-[\w-]{10,}"
+    r"|AKIA[0-9A-Z]{16}|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]+)"
+    r"|(?<=Bearer )[\w.~+/=-]{8,}|(?<=://)[^\s/:@]+:[^\s/@]+(?=@)"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
 )
-_FORMS: Final = re.compile(
-    r"\b(?:AIza[\w-]{20,}|sk-[\w-]{16,}|ya29\.[\w-]{16,}|gh[pousr]_\w{20,}|glpat-[\w-]{16,}|xox[abprs]-[\w-]{10,}|AKIA[0-9A-Z]{16}"
-    r"|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]+)"
-    r"|(?<=Bearer )\S{8,}"
-    r"|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
-    re.DOTALL,
+"""Texts that look like well-known keys."""
+_VARIABLE: Final = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
+_SECRET_WORDS: Final = frozenset(
+    {"password", "passwd", "passphrase", "passcode", "pwd", "secret", "secrets", "credential", "credentials"}
+    | {"authorization", "cookie", "cookies", "apikey", "jwt", "bearer"}
 )
+_SECRET_PAIRS: Final = frozenset(
+    {("api", "key"), ("private", "key"), ("access", "key"), ("signing", "key"), ("secret", "key")}
+)
+_WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _ASSIGNED: Final = re.compile(
     r"""((?:api[_-]?key|access[_-]?token|client[_-]?secret|secret|password|passwd|authorization)["']?\s*(?:=|:(?=\s*["']))"""
     r"""\s*["']?)([^\s"',;&}<>]{4,})""",
@@ -45,9 +49,9 @@ _SHORTEST: Final = 8
 
 def masked(text: str, environ: Mapping[str, str] | None = None) -> str:
     """``text`` without the values of secret-looking environment variables and without well-known forms of keys."""
-    for secret in _environment(os.environ if environ is None else environ):
+    for secret in environment_secrets(os.environ if environ is None else environ):
         text = text.replace(secret, MASK)
-    return _FORMS.sub(MASK, text)
+    return KNOWN_FORMS.sub(MASK, text)
 
 
 class Masker:
@@ -59,7 +63,7 @@ class Masker:
     def __init__(
         self, values: Iterable[Any] = (), secrets: Iterable[str] = (), environ: Mapping[str, str] | None = None
     ) -> None:
-        known = set(_environment(os.environ if environ is None else environ))
+        known = set(environment_secrets(os.environ if environ is None else environ))
         known.update(secrets)
         for value in values:
             known.update(_named(value))
@@ -74,43 +78,64 @@ class Masker:
             return text
         if self._known is not None:
             text = self._known.sub(MASK, text)
-        return _ASSIGNED.sub(rf"\g<1>{MASK}", _FORMS.sub(MASK, text))
+        return _ASSIGNED.sub(rf"\g<1>{MASK}", KNOWN_FORMS.sub(MASK, text))
 
     def json(self, value: Any) -> Any:
         """The JSON without secrets."""
+        return self._walk(value, by_name=True)
+
+    def _walk(self, value: Any, *, by_name: bool) -> Any:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
             return {
-                self.text(str(name)): MASK if isinstance(item, str) and _names_a_secret(name) else self.json(item)
+                self.text(str(name)): leaves(item, MASK)
+                if by_name and names_a_secret(name)
+                else self._walk(item, by_name=by_name and name not in SCHEMAS)
                 for name, item in value.items()
             }
         if isinstance(value, (list, tuple)):
-            return [self.json(item) for item in value]
+            return [self._walk(item, by_name=by_name) for item in value]
         return value
 
 
-def _environment(environ: Mapping[str, str]) -> Iterator[str]:
+def leaves(value: Any, instead: str) -> Any:
+    """``value`` with ``instead`` in the place of everything in it, but whether something is there."""
+    if isinstance(value, Mapping):
+        return {key: leaves(item, instead) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [leaves(item, instead) for item in value]
+    return value if value is None or isinstance(value, bool) else instead
+
+
+def environment_secrets(environ: Mapping[str, str]) -> Iterator[str]:
+    """The values of variables that are named like secrets."""
     for name, secret in environ.items():
-        if len(secret) >= _SHORTEST and _NAMES_A_VARIABLE.search(name):
+        if len(secret) >= _SHORTEST and _VARIABLE.search(name):
             yield secret
+
+
+@functools.lru_cache(4096)
+def names_a_secret(name: object) -> bool:
+    """Whether a value under this name is one: ``password``, ``apiKey``, ``refresh_token``; not ``max_tokens``."""
+    words = [word.casefold() for word in _WORDS.findall(name)] if isinstance(name, str) else []
+    return (
+        not _SECRET_WORDS.isdisjoint(words)
+        or words[-1:] == ["token"]
+        or any(pair in _SECRET_PAIRS for pair in itertools.pairwise(words))
+    )
 
 
 def _named(value: Any) -> Iterator[str]:
     """The texts that stand under a name for a secret."""
-    waiting = [value]
+    waiting: list[tuple[Any, bool]] = [(value, False)]
     while waiting:
-        item = waiting.pop()
+        item, is_secret = waiting.pop()
         if isinstance(item, Mapping):
             for name, inner in item.items():
-                if isinstance(inner, str) and _names_a_secret(name):
-                    yield inner
-                else:
-                    waiting.append(inner)
+                if name not in SCHEMAS:
+                    waiting.append((inner, is_secret or names_a_secret(name)))
         elif isinstance(item, (list, tuple)):
-            waiting.extend(item)
-
-
-@functools.lru_cache(4096)
-def _names_a_secret(name: object) -> bool:
-    return isinstance(name, str) and _NAMES_A_VALUE.search(name) is not None
+            waiting.extend((inner, is_secret) for inner in item)
+        elif isinstance(item, str) and is_secret:
+            yield item

@@ -290,6 +290,15 @@ def test_an_answer_that_its_form_marks_as_secret_is_masked_everywhere() -> None:
     assert "[redacted]" in page
 
 
+def test_the_answer_to_a_sign_in_is_masked_everywhere() -> None:
+    w = Writer()
+    w.begin("go")
+    w.add(ElicitationRequest, request_id="q", kind="auth_required", message="?")
+    w.add(ElicitationResponse, request_id="q", action="accept", content={"credential": {"code": "abcd-efgh-1234"}})
+    w.say("I was given abcd-efgh-1234")
+    assert "abcd-efgh" not in html(timeline(w.events))
+
+
 def test_a_secret_of_the_environment_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_SERVICE_TOKEN", "plain-words-here")
     assert "plain-words-here" not in html(timeline(said(Text(text="it is plain-words-here"))))

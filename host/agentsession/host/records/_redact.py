@@ -1,7 +1,7 @@
 """Taking secrets out of events before they leave the host.
 
 Not for: what a session must not record in the first place (the base class and the adapters see to that).
-Rules carried: SEC-01. May import: ``agentsession.protocol``, the standard library.
+Rules carried: SEC-01. May import: ``agentsession.protocol``, ``_masking``.
 
 What goes: values under names of secrets, answers to sign-ins, what a question's schema marks as secret, the values of
 secret-looking variables of the environment, and texts that look like well-known keys. What stays: ids, types, names,
@@ -10,40 +10,21 @@ seqs, so that a redacted record still folds. Digests of arguments are made anew 
 
 from __future__ import annotations
 
-import itertools
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from agentsession.host._masking import KNOWN_FORMS, SCHEMAS, environment_secrets, leaves, names_a_secret
 from agentsession.protocol import REDACTED, Event, args_digest, parse_event, redact_marked
 
 __all__ = ["Redactor"]
 
-_SECRET_WORDS: Final = frozenset(
-    {"password", "passwd", "passphrase", "passcode", "pwd", "secret", "secrets", "credential", "credentials"}
-    | {"authorization", "cookie", "cookies", "apikey", "jwt", "bearer"}
-)
-_SECRET_PAIRS: Final = frozenset(
-    {("api", "key"), ("private", "key"), ("access", "key"), ("signing", "key"), ("secret", "key")}
-)
-_VARIABLE: Final = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL", re.IGNORECASE)
-_KNOWN_FORMS: Final = re.compile(
-    r"\b(AIza[\w-]{20,}|sk-[\w-]{16,}|ya29\.[\w-]{16,}|gh[pousr]_\w{20,}|xox[abprs]-[\w-]{10,}|AKIA[0-9A-Z]{16})"
-    r"|(?<=Bearer )[\w.~+/=-]{8,}|(?<=://)[^\s/:@]+:[^\s/@]+(?=@)"
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
-)
-_SHORTEST: Final = 8
-"""A value of the environment that is shorter is no secret, or redacting it would hide more than it."""
-_WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _STAYS: Final = frozenset(
     {"type", "id", "seq", "timestamp", "sessionId", "streamId", "turnId", "agentId", "threadId", "source", "name"}
     | {"requestId", "messageId", "toolRequestId", "parentThreadId", "status", "reason", "kind", "action", "argsDigest"}
     | {"decision", "needs", "role", "pending", "protocolVersion", "owner", "expiresAt"}
 )
 """Fields of an event that say what and where it is; no text of a person, a model or a tool stands in them."""
-_SCHEMAS: Final = frozenset({"requestedSchema", "parametersSchema", "configSchema", "inputSchema", "outputSchema"})
-"""Names of secrets in a schema are names of fields, with no values."""
 
 
 class Redactor:
@@ -59,8 +40,7 @@ class Redactor:
         self, *, names: Iterable[str] = (), values: Iterable[str] = (), environ: Mapping[str, str] | None = None
     ) -> None:
         self._names = frozenset(name.casefold() for name in names)
-        variables = (os.environ if environ is None else environ).items()
-        found = {value for name, value in variables if _VARIABLE.search(name) and len(value) >= _SHORTEST}
+        found = set(environment_secrets(os.environ if environ is None else environ))
         # The longest first: of two secrets where one begins with the other, the rest of the longer must not stay.
         self._values = sorted(found | {value for value in values if value}, key=len, reverse=True)
         self._questions: dict[str, tuple[str, Any]] = {}
@@ -77,7 +57,7 @@ class Redactor:
         """A text without the secrets that are known and those that look like one."""
         for value in self._values:
             text = text.replace(value, REDACTED)
-        return _KNOWN_FORMS.sub(REDACTED, text)
+        return KNOWN_FORMS.sub(REDACTED, text)
 
     def _by_type(self, kind: str, wire: Mapping[str, Any], told: dict[str, Any]) -> None:
         request_id = wire.get("requestId")
@@ -88,7 +68,7 @@ class Redactor:
         elif kind == "elicitation_response" and "content" in wire:
             what, schema = self._questions.pop(request_id, ("auth_required", None))  # not seen: the careful guess
             if what == "auth_required":
-                told["content"] = _leaves(wire["content"])
+                told["content"] = leaves(wire["content"], REDACTED)
             elif schema is not None:
                 told["content"] = self._field("content", redact_marked(wire["content"], schema))
         elif kind == "tool_request" and told.get("args") != wire.get("args"):
@@ -103,16 +83,10 @@ class Redactor:
             self._args.pop(request_id, None)
 
     def _field(self, key: str, value: Any) -> Any:
-        return _walk(value, self.text, None if key in _SCHEMAS else self._is_secret)
+        return _walk(value, self.text, None if key in SCHEMAS else self._is_secret)
 
     def _is_secret(self, name: str) -> bool:
-        words = [word.casefold() for word in _WORDS.findall(name)]
-        return (
-            name.casefold() in self._names
-            or not _SECRET_WORDS.isdisjoint(words)
-            or words[-1:] == ["token"]
-            or any(pair in _SECRET_PAIRS for pair in itertools.pairwise(words))
-        )
+        return name.casefold() in self._names or names_a_secret(name)
 
 
 def _walk(value: Any, text: Callable[[str], str], is_secret: Callable[[str], bool] | None) -> Any:
@@ -124,19 +98,10 @@ def _walk(value: Any, text: Callable[[str], str], is_secret: Callable[[str], boo
         return value
     found: dict[str, Any] = {}
     for key, item in value.items():
-        if key in _SCHEMAS:
+        if key in SCHEMAS:
             found[key] = _walk(item, text, None)
         elif is_secret is not None and is_secret(key):
-            found[key] = _leaves(item)
+            found[key] = leaves(item, REDACTED)
         else:
             found[key] = _walk(item, text, is_secret)
     return found
-
-
-def _leaves(value: Any) -> Any:
-    """``value`` with everything in it redacted but whether something is there."""
-    if isinstance(value, dict):
-        return {key: _leaves(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_leaves(item) for item in value]
-    return value if value is None or isinstance(value, bool) else REDACTED

@@ -13,9 +13,9 @@ import json
 from collections.abc import Iterable
 from typing import Any, Final
 
-from agentsession.host._masking import Masker
+from agentsession.host._masking import Masker, leaves
 from agentsession.host.cli._text import escape
-from agentsession.protocol import ElicitationRequest, ElicitationResponse, Event, redact_marked
+from agentsession.protocol import REDACTED, ElicitationRequest, ElicitationResponse, Event, redact_marked
 
 __all__ = ["LONGEST", "Safe"]
 
@@ -28,12 +28,15 @@ class Safe:
 
     def __init__(self, events: Iterable[Event]) -> None:
         self._schemas: dict[str, Any] = {}
+        self._sign_ins: set[str] = set()
         wires: list[Any] = []
         secrets: list[str] = []
         for event in events:
             wires.append(event.to_wire())
             if isinstance(event, ElicitationRequest):
                 self._schemas[event.request_id] = event.requested_schema
+                if event.kind == "auth_required":
+                    self._sign_ins.add(event.request_id)
             elif isinstance(event, ElicitationResponse):
                 secrets += _taken_out(event.content, self._answer(event))
         self._masker = Masker(wires, secrets)
@@ -75,6 +78,8 @@ class Safe:
         return self.json(self._answer(event))
 
     def _answer(self, event: ElicitationResponse) -> Any:
+        if event.request_id in self._sign_ins:
+            return leaves(event.content, REDACTED)
         schema = self._schemas.get(event.request_id)
         return redact_marked(event.content, schema) if schema is not None else event.content
 
