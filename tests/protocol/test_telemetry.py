@@ -24,7 +24,6 @@ def test_the_names_are_those_that_dashboards_were_made_for() -> None:
         "OPERATION": "gen_ai.operation.name",
         "PROVIDER": "gen_ai.provider.name",
         "AGENT": "gen_ai.agent.name",
-        "AGENT_ID": "gen_ai.agent.id",
         "AGENT_VERSION": "gen_ai.agent.version",
         "CONVERSATION": "gen_ai.conversation.id",
         "REQUEST_MODEL": "gen_ai.request.model",

@@ -54,7 +54,6 @@ class Name:
     OPERATION: Final = "gen_ai.operation.name"
     PROVIDER: Final = "gen_ai.provider.name"
     AGENT: Final = "gen_ai.agent.name"
-    AGENT_ID: Final = "gen_ai.agent.id"
     AGENT_VERSION: Final = "gen_ai.agent.version"
     CONVERSATION: Final = "gen_ai.conversation.id"
     REQUEST_MODEL: Final = "gen_ai.request.model"

@@ -101,6 +101,9 @@ def test_an_id_that_two_users_have_is_not_guessed_at(command: Command, tmp_path:
     anyio.run(keep, tmp_path / "sessions.db", coder_at_work(), "ann", "bob")
     done = command("report", "s-7f3a", "--store", "sessions.db", cwd=tmp_path)
     assert "error[several-sessions]" in done.stderr
+    export = ("--agent", "coder", "--user", "bob", "--out", "record.ndjson")
+    assert command("sessions", "export", "s-7f3a", "--store", "sessions.db", *export, cwd=tmp_path).returncode == 0
+    assert command("report", "record.ndjson", cwd=tmp_path).returncode == 0
 
 
 def test_one_session_of_several_and_one_turn_of_several_can_be_asked_for(command: Command, tmp_path: Path) -> None:

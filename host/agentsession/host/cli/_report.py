@@ -117,12 +117,13 @@ async def _stored(file: str, session_id: str) -> list[Event]:
                 f"no session {session_id} in {file}", where="report --store", fix="check the id and the file"
             )
         if len(keys) > 1:
+            export = f"agentsession sessions export {session_id} --store {file}"
             raise CommandError(
                 f"{file} holds {len(keys)} sessions {session_id}",
                 id="several-sessions",
                 where="report --store",
                 got=", ".join(f"of user {key.user_id} with agent {key.agent}" for key in keys[:5]),
-                fix="export the one that is meant to a file",
+                fix=f"{export} --agent NAME --user ID --out record.ndjson",
             )
         return await store.read(keys[0])
 
