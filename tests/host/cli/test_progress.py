@@ -117,3 +117,9 @@ def test_a_tool_that_hands_its_call_on_says_to_which_and_who_let_it() -> None:
     assert scene.feed(ToolUpdate, request_id="r", data={"tail_call": told}) == [
         "  [1] hands on to refund\\x1b 5  granted by rule small"
     ]
+
+
+def test_a_count_that_has_no_float_is_only_said_to_be_large() -> None:
+    scene = Scene(width=100)
+    scene.feed(Usage, input_tokens=10**400, context_window=5)
+    assert "in over 1000T out n/a" in "\n".join(scene.feed(StreamEnd, reason="completed"))

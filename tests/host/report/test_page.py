@@ -375,3 +375,14 @@ def test_a_call_that_was_handed_on_says_to_which_tool_and_who_let_it() -> None:
     assert "to refund, granted by rule small" in page.text
     assert "to <b>, granted by rule small" in page.text
     assert "last told: 1 of 2" in page.text
+
+
+def test_counts_that_have_no_float_are_only_said_to_be_large() -> None:
+    w = Writer()
+    w.begin("go")
+    for _ in range(2):
+        w.after(1).add(Usage, input_tokens=10**400, output_tokens=1, cost=1e308, context_window=7)
+    w.end()
+    page = html(timeline(w.events))
+    assert "in over 1000T out 2" in page
+    assert "nan" not in re.sub(r"<script>.*</script>", "", page, flags=re.DOTALL)

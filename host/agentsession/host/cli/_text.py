@@ -182,6 +182,8 @@ def count(number: int | None) -> str:
         return str(number)
     if number < 999_950:
         return f"{number / 1000:.1f}k"
+    if number >= 10**15:  # a count is any whole number that JSON can say
+        return "over 1000T"
     return f"{number / 1_000_000:.1f}M"
 
 

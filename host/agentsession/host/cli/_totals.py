@@ -118,7 +118,8 @@ class Totals:
         else:
             self.cost = (self.cost or 0.0) + event.cost
         if event.context_window and event.input_tokens is not None:
-            self.context_used = event.input_tokens / event.context_window
+            # A count is any whole number that JSON can say, and a division may have no float.
+            self.context_used = min(event.input_tokens, 1000 * event.context_window) / event.context_window
 
     @property
     def elapsed_s(self) -> float:

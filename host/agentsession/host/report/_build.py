@@ -304,7 +304,7 @@ class _Builder:
         out = [count for count in (event.output_tokens, event.reasoning_tokens) if count is not None]
         share = None
         if event.context_window and event.input_tokens is not None:
-            share = event.input_tokens / event.context_window
+            share = min(event.input_tokens, 1000 * event.context_window) / event.context_window
         self._usage.append(
             UsagePoint(
                 self._now,

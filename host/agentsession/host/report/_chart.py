@@ -18,7 +18,7 @@ from agentsession.host.report._axis import Axis
 from agentsession.host.report._model import Item, Span, Timeline, Turn, UsagePoint
 from agentsession.host.report._safe import Safe
 from agentsession.host.report._stretches import union
-from agentsession.host.report._words import count, duration, money, plural
+from agentsession.host.report._words import MOST, count, duration, money, plural
 
 __all__ = ["Part", "chart", "overview"]
 
@@ -253,7 +253,7 @@ def _area(points: Sequence[tuple[float, float]], axis: Axis, total: str, look: s
     for at, amount in points:
         x = axis.x(at)
         before = grown
-        grown += amount
+        grown += min(amount, MOST)
         if x - steps[-1][0] < 0.05 and len(steps) > 1:
             steps[-1] = (steps[-1][0], grown)
         else:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["count", "duration", "money", "plural", "tick"]
+__all__ = ["MOST", "count", "duration", "money", "plural", "tick"]
 
+MOST: Final = 10**15
+"""A count is any whole number that JSON can say; from here on it is only said to be large."""
 _UNITS: Final = ((86400.0, "d"), (3600.0, "h"), (60.0, "m"), (1.0, "s"))
 
 
@@ -54,7 +56,7 @@ def count(number: int | None) -> str:
         return str(number)
     if number < 999_950:
         return f"{number / 1000:.1f}k"
-    return f"{number / 1e6:.1f}M" if number < 10**15 else f"{number:.2e}"[:8] if number < 10**300 else "many"
+    return f"{number / 1e6:.1f}M" if number < MOST else "over 1000T"
 
 
 def money(cost: float | None, is_complete: bool = True) -> str:
