@@ -2,7 +2,7 @@
 
 ``from agentsession.host import Host, tool``. Needs no database and no MCP: :class:`SqliteRecordStore`,
 :class:`SqlRecordStore` and :class:`McpTools` are loaded when they are first asked for, and say how to get what they
-need.
+need. So are :class:`ModelRouter` and :class:`ToolOutputs`, which few hosts have.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from agentsession.host._sql import SqlRecordStore
     from agentsession.host._sqlite import SqliteRecordStore
     from agentsession.host.mcp import McpTools
+    from agentsession.host.models import ModelRouter, ToolOutputs
 
 __all__ = [
     # turns
@@ -113,6 +114,9 @@ __all__ = [
     "HookChain",
     "ask_user",
     "hook",
+    # models
+    "ModelRouter",
+    "ToolOutputs",
     # tracing
     "trace_headers",
     # executors and records
@@ -126,6 +130,8 @@ _LAZY = {
     "SqlRecordStore": "agentsession.host._sql",
     "SqliteRecordStore": "agentsession.host._sqlite",
     "McpTools": "agentsession.host.mcp",
+    "ModelRouter": "agentsession.host.models",
+    "ToolOutputs": "agentsession.host.models",
 }
 
 

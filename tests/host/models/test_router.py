@@ -13,7 +13,7 @@ from google.adk.tools.agent_tool import AgentTool
 from google.genai import errors as genai_errors
 
 from agentsession.adapters.adk import AdkExecutor, ScriptedLlm, call, fail, say, stream
-from agentsession.host import Host, ScriptedChannel, TurnResult, allow_all
+from agentsession.host import Host, ScriptedChannel, SubagentTool, TurnResult, allow_all
 from agentsession.host.models import ModelRouter
 from agentsession.protocol import (
     AgentSession,
@@ -326,3 +326,19 @@ def test_names_and_policies_that_are_none_are_refused() -> None:
         ModelRouter([""])
     with pytest.raises(ConfigurationError):
         ModelRouter(policy="loud")  # type: ignore[arg-type]  # what the check is for
+
+
+async def test_the_fallback_of_a_sub_agent_of_the_host_does_not_move_its_caller() -> None:
+    desk = rig({"a": [call("helper", {"task": "x"}), *[provider(500)] * 3, say("done")], "b": [say("helped")]}, "b")
+    child = AdkExecutor(LlmAgent(name="helper", model=desk.models["a"]), models=desk.models, retry_wait=desk._wait)
+    async with child:
+        host = Host(
+            tools=[SubagentTool(child)],
+            policy=allow_all,
+            hooks=[ModelRouter(["b"], clock=lambda: 0.0)],
+            observer=desk._note,
+        )
+        async with AdkExecutor(desk.agent, models=desk.models, retry_wait=desk._wait) as executor:
+            async with host.session(executor) as session:
+                turn = await host.run_turn(session, "go")
+    assert (turn.text, desk.called) == ("done", ["a", "a", "a", "a", "b", "a"])
