@@ -264,6 +264,8 @@ class Host:
         """
         attached = self._attached.pop(id(session), None)
         turn = self._turns.get(id(session))
+        if turn is None and self._settings.hooks is not None:  # else it forgets at its end
+            self._settings.hooks.forget(session.session_id)
         try:
             for child in [] if attached is None else list(attached.children.values()):
                 await self._close_child(child)

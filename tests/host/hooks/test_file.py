@@ -167,6 +167,22 @@ def test_a_change_of_the_file_or_of_its_script_takes_the_consent_away(
     assert "changed since they were agreed to" in found.refused
 
 
+def test_a_script_that_leads_elsewhere_now_takes_the_consent_away(
+    workspace: Path, consent: HookConsent, tmp_path: Path
+) -> None:
+    script = workspace / ".agentsession" / "guard.sh"
+    same = [written(tmp_path, "exit 0\n", name) for name in ("one.sh", "two.sh")]
+    script.unlink()
+    script.symlink_to(same[0])
+    agree(workspace, consent)
+    written(tmp_path, "exit 2\n", "one.sh")
+    assert workspace_hooks(workspace, consent).hooks == ()
+    agree(workspace, consent)
+    script.unlink()
+    script.symlink_to(same[1])
+    assert workspace_hooks(workspace, consent).hooks == ()
+
+
 def test_a_file_that_was_agreed_to_and_is_broken_now_does_not_start(workspace: Path, consent: HookConsent) -> None:
     agree(workspace, consent)
     written(workspace, "[[hook]]\n", WORKSPACE_FILE)

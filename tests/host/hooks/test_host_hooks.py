@@ -231,5 +231,13 @@ async def test_nothing_is_kept_of_the_calls_of_a_turn_that_is_over() -> None:
     assert (hooks._before, hooks._after) == ({}, {})
 
 
+async def test_nothing_is_kept_of_the_calls_of_a_session_that_is_closed_while_it_waits() -> None:
+    host = Host(tools=[Tools().write], policy=allow_all, hooks=[odd], on_ask="pause")
+    await run(host)
+    hooks = host._settings.hooks  # a leak has no other sign
+    assert hooks is not None
+    assert hooks._before == {}
+
+
 @hook("after_tool")
 def _nothing(payload: HookPayload) -> None: ...

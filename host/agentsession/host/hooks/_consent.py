@@ -118,12 +118,13 @@ def workspace_hooks(workspace: str | os.PathLike[str], consent: HookConsent | No
 
 
 def _digest(raw: bytes, hooks: Iterable[CommandHook], root: Path) -> str:
-    """Of the file, and of each program in the workspace that it runs."""
+    """Of the file, and of each program in the workspace that it runs: a link there is what it leads to."""
     total = hashlib.sha256(hashlib.sha256(raw).digest())
     for hook in hooks:
         for program in programs_of(hook):
             resolved = program.resolve()
-            if resolved.is_relative_to(root.resolve()):
+            if program.is_relative_to(root) or resolved.is_relative_to(root.resolve()):
+                total.update(hashlib.sha256(os.fsencode(resolved)).digest())
                 total.update(hashlib.sha256(resolved.read_bytes()).digest())
     return total.hexdigest()
 
