@@ -281,6 +281,23 @@ async def test_what_waits_in_a_sub_agent_can_be_answered_by_the_program() -> Non
     assert last.text == "Done."
 
 
+async def test_a_waiting_sub_agent_whose_session_the_program_closed_is_loaded() -> None:
+    channel = ScriptedChannel([Approval.pause(), True])
+    async with (
+        agent("fixer", Call("read_file", {"path": "a"}), Say("Mended."), reenter=True) as fixer,
+        agent("coder", calls("fixer"), Say("Done."), reenter=True) as coder,
+    ):
+        host = Host(tools=[read_file, SubagentTool(fixer, tools=["read_file"])], policy=_ASKS, channel=channel)
+        async with host.session(coder, store=MemoryRecordStore()) as session:
+            with anyio.fail_after(5):
+                await host.run_turn(session, "go")
+                (child,) = host.children(session)
+                await host.close(child.session)
+                last = await host.run_turn(session)
+    assert last.text == "Done."
+    assert len(channel.asked) == 2
+
+
 async def test_what_waits_in_a_sub_agent_ends_with_the_call_that_it_works_for() -> None:
     async with (
         agent("fixer", Call("read_file", {"path": "a"}), Say("Mended.")) as fixer,

@@ -13,7 +13,6 @@ import dataclasses
 import hashlib
 import json
 import logging
-import weakref
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -62,7 +61,7 @@ _RESUMED: Final = (
 )
 
 
-_OPEN: Final = weakref.WeakValueDictionary[tuple[int, str], AgentSession]()
+_OPEN: Final[dict[tuple[int, str], AgentSession]] = {}
 """The sessions of sub-agents that hosts of this process have open, by the caller's session and request: several hosts
 may serve one session, and one of them has the sub-agent."""
 
@@ -152,8 +151,13 @@ class ChildRun:
     async def _run(self) -> ToolOutcome:
         children, request_id = self._caller.attached.children, self._caller.request.request_id
         waiting = children.get(request_id)
+        if waiting is not None and waiting.session.state == "closed":  # by the program: it is loaded, like after a kill
+            waiting = None
         working = (id(self._caller.attached.session), request_id)
-        if waiting is None and working in _OPEN and _OPEN[working].state != "closed":
+        for key, session in list(_OPEN.items()):
+            if session.state == "closed":
+                del _OPEN[key]
+        if waiting is None and working in _OPEN:
             return LEFT_WAITING
         rest = await self._caller.rest()
         if waiting is None and rest.used_up is not None:
@@ -180,6 +184,7 @@ class ChildRun:
                 child.at_rest.set()
                 if not keep:
                     children.pop(request_id, None)
+                    _OPEN.pop(working, None)
                     with anyio.CancelScope(shield=True):  # closing is bounded
                         await self._close(session)
 

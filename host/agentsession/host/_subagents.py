@@ -59,7 +59,8 @@ class SubagentTool(Tool):
     ``result_schema``: it must call ``complete_task`` with a result that fits; ``complete_task=True`` without one asks
     for a text. Else its last message is the result.
     ``max_depth``: how many sub-agents may stand in one another, this one counted.
-    ``store``: where its sessions are kept; default the store of the caller's session.
+    ``store``: where its sessions are kept, as safe as its caller's; default the store of the caller's session.
+    ``max_parallel``: how many of its calls are at work at once.
 
     An agent is never called in itself. Arguments are those of the agent's ``input_schema``, else one text, ``task``.
     Raises :class:`ConfigurationError`.
@@ -82,6 +83,7 @@ class SubagentTool(Tool):
         store: RecordStore | None = None,
         annotations: ToolAnnotations | None = None,
         factory: SessionFactory | None = None,
+        max_parallel: int | None = None,
     ) -> None:
         if isinstance(tools, str):
             raise ConfigurationError(
@@ -126,6 +128,7 @@ class SubagentTool(Tool):
                 owner="host",
             ),
             _needs_host,
+            max_parallel=max_parallel,
         )
 
     @property
