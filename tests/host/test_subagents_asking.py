@@ -403,11 +403,11 @@ async def test_a_mode_that_is_set_above_while_a_sub_agent_asks_withdraws_its_que
 
 
 async def test_hooks_of_the_host_are_asked_about_the_calls_of_a_sub_agent() -> None:
-    asked: list[str] = []
+    asked: list[tuple[str, list[str], str]] = []
 
     @hook("before_tool")
     def guard(payload: Any) -> HookOutcome:
-        asked.append(payload.name)
+        asked.append((payload.name, payload.principal_path, payload.permission_mode))
         return block("not here") if payload.name == "read_file" else proceed()
 
     seen: list[Event] = []
@@ -416,8 +416,10 @@ async def test_hooks_of_the_host_are_asked_about_the_calls_of_a_sub_agent() -> N
         agent("coder", calls("fixer")) as coder,
     ):
         tools = [read_file, SubagentTool(fixer, tools=["read_file"])]
-        await run(Host(tools=tools, policy=allow_all, hooks=[guard], observer=seen.append), coder)
-    assert asked == ["fixer", "read_file"]
+        host = Host(tools=tools, policy=allow_all, hooks=[guard], observer=seen.append)
+        async with host.session(coder, ExecutionOptions(permission_mode="auto_edit")) as session:
+            await host.run_turn(session, "go")
+    assert [asked[0][0], *asked[1:]] == ["fixer", ("read_file", ["coder", "fixer"], "auto_edit")]
     assert [event.is_error for event in seen_of_children(seen) if isinstance(event, ToolResponse)] == [True]
     assert responses(seen)["r1"].data == "without"
 

@@ -30,6 +30,7 @@ from agentsession.host._rest import Rest, earliest
 from agentsession.host._settings import Settings
 from agentsession.host._toolbox import ToolProvider
 from agentsession.host._tools import Tool
+from agentsession.host.hooks._host_hooks import ChildHooks
 from agentsession.protocol import (
     AgentDescriptor,
     AgentExecutor,
@@ -204,6 +205,7 @@ class ChildRun:
             above,
             tools=_Tools(above.tools, plan.tools, self._completion),
             observer=ChildEvents(self._caller.request, self._thread, plan.descriptor.name, self._caller.send),
+            hooks=None if above.hooks is None else ChildHooks(above.hooks, self._above.told),
         )
 
     async def _session(self, executor: AgentExecutor, rest: Rest) -> AgentSession:

@@ -23,7 +23,7 @@ from agentsession.host._elicitation import Position
 from agentsession.host._rest import Rest
 from agentsession.host._results import Stopwatch
 from agentsession.host._settings import Settings
-from agentsession.protocol import AgentSession, Event, ToolProgress, ToolRequest, Usage
+from agentsession.protocol import AgentSession, Event, HookPayload, ToolProgress, ToolRequest, Usage
 
 if TYPE_CHECKING:
     from agentsession.host._turn import Attached
@@ -130,6 +130,12 @@ class Above:
         event = placed(event, self.thread_id, self.agent, self.caller.request.thread_id)
         above = self.caller.attached.above
         return event if above is None else above.shown(event)
+
+    def told(self, payload: HookPayload) -> HookPayload:
+        """What a hook is told of the sub-agent: who stands above it, and the mode that really holds."""
+        path = payload.principal_path or [*self.path, payload.agent_id or self.agent]
+        mode = self.mode() if payload.permission_mode is None else stricter(self.mode(), payload.permission_mode)
+        return payload.model_copy(update={"principal_path": path, "permission_mode": mode})
 
     @asynccontextmanager
     async def asking(self) -> AsyncGenerator[Callable[[str | None], Position]]:

@@ -85,6 +85,9 @@ class HookPayload(Model):
     thread_id: Id | None = optional()
     """Where it works; absent on the main thread."""
     permission_mode: Str | None = optional()
+    principal_path: list[Id] | None = optional()
+    """The agents from the root to the one at work, where the host knows them: always of its sub-agents, which have
+    sessions of their own."""
 
 
 class SessionHook(HookPayload):

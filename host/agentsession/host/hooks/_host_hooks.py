@@ -14,7 +14,7 @@ process that is gone is not lost.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from agentsession.host._outcome import ToolOutcome
@@ -33,7 +33,7 @@ from agentsession.protocol import (
     wants_hook,
 )
 
-__all__ = ["HostHooks"]
+__all__ = ["ChildHooks", "HostHooks"]
 
 _BLOCKED: Final = "blocked by the host"
 _CHANGED_AFTER: Final = "a hook changed arguments that are recorded already"
@@ -176,6 +176,19 @@ def _who(outcome: HookOutcome) -> str:
     return f"hook:{outcome.by}" if outcome.by else "hook"
 
 
+class ChildHooks(HostHooks):
+    """A host's hooks, as the session of a sub-agent sees them: ``told`` says in each payload who is above it."""
+
+    def __init__(self, hooks: HostHooks, told: Callable[[HookPayload], HookPayload]) -> None:
+        super().__init__(hooks.chain)
+        self._before, self._after = hooks._before, hooks._after
+        self._told = told
+
+    async def fire(self, hook_point: str, payload: HookPayload, /) -> HookOutcome | None:
+        """Ask the chain; what it says of a call is kept with the host's own."""
+        return await super().fire(hook_point, self._told(payload))
+
+
 def _place(request: ToolRequest, facts: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "session_id": request.session_id,
@@ -184,4 +197,5 @@ def _place(request: ToolRequest, facts: Mapping[str, Any]) -> dict[str, Any]:
         "agent_id": request.agent_id or facts.get("principal"),
         "thread_id": request.thread_id,
         "permission_mode": facts.get("permission_mode"),
+        "principal_path": list(facts.get("principal_path") or ()) or None,
     }
