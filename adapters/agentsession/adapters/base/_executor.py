@@ -214,9 +214,12 @@ class BaseExecutor:
         return None
 
     def check_update(self, session: BaseSession, config: SessionConfig) -> str | None:
-        """Why an update cannot be applied wholly, or ``None``. By default a title and state can be set."""
+        """Why an update cannot be applied wholly, or ``None``.
+
+        By default a title, state and the permission mode can be set; the mode is the host's to keep.
+        """
         given = [name for name in config.model_fields_set if getattr(config, name) is not None]
-        refused = [name for name in given if name not in ("title", "state")]
+        refused = [name for name in given if name not in ("title", "state", "permission_mode")]
         if refused:
             return f"this executor cannot change {', '.join(sorted(refused))}"
         return None if given else "nothing to update"
