@@ -296,6 +296,24 @@ async def test_what_is_answered_always_is_saved_once_it_was_confirmed(state: Pat
         assert "APPROVE" not in talk.screen.text
 
 
+async def test_a_mode_that_is_typed_decides_what_waits() -> None:
+    async with talking([PENS, Say("Done.")]) as talk:
+        talk.type("Order")
+        await talk.screen.until_said("[answer>]")
+        await talk.answer("/mode autonomous")
+        await talk.screen.until_said("completed")
+        (decision,) = [event async for event in talk.session.events() if isinstance(event, ToolDecision)]
+        assert (decision.decision, decision.by) == ("granted", "policy:autonomous")
+
+
+async def test_a_mode_that_there_is_not_changes_nothing() -> None:
+    async with talking([PENS, Say("Done.")]) as talk:
+        talk.type("/mode yolo")
+        assert "which mode? /mode plan, /mode default, /mode auto_edit, /mode autonomous" in talk.screen.text
+        talk.type("Order")
+        await talk.screen.until_said("[answer>]")
+
+
 async def test_what_was_answered_always_is_asked_of_no_other_call_that_waits(state: Path) -> None:
     more = [Call("order", {"item": item, "quantity": 1}) for item in ("ink", "clips")]
     async with talking([Calls(PENS, *more), Say("Done.")]) as talk:

@@ -191,3 +191,16 @@ def test_allow_and_deny_are_rules_beside_those_of_files(
         given[name.removeprefix("--")].append(value)
     policy = CommandPolicy(RunOptions(target="", **given))  # type: ignore[arg-type]  # lists of text
     assert policy.evaluate(PolicyRequest(tool="edit_file", args={})).decision == decision
+
+
+@pytest.mark.parametrize(("mode", "ran"), [("plan", False), ("default", False), ("autonomous", True)])
+def test_the_mode_of_a_run_is_that_of_its_session(command: Command, tmp_path: Path, mode: str, ran: bool) -> None:
+    (tmp_path / "moded.py").write_text(
+        "from pathlib import Path\n"
+        "from agentsession.adapters.scripted import Call, Say, ScriptedExecutor\n"
+        "def work() -> None:\n    '''Work.'''\n    Path('ran').touch()\n"
+        "def agent() -> ScriptedExecutor:\n    return ScriptedExecutor([[Call('work', {}), Say('Done.')]])\n"
+    )
+    done = command("run", "moded:agent", "--tools", "moded:work", "-p", "go", "--mode", mode, cwd=tmp_path)
+    assert done.returncode == 0
+    assert (tmp_path / "ran").exists() is ran

@@ -140,6 +140,10 @@ def run(
     policy: Annotated[
         list[str] | None, typer.Option("--policy", metavar="FILE", help="Rules from this TOML file; repeatable.")
     ] = None,
+    mode: Annotated[
+        Literal["plan", "default", "auto_edit", "autonomous"] | None,
+        typer.Option("--mode", help="The permission mode: how much the agent may do unasked."),
+    ] = None,
     session: Annotated[str | None, typer.Option(metavar="ID", help="Go on with a stored session, or name it.")] = None,
     store: Annotated[str | None, typer.Option(metavar="FILE", help="Keep the record in this SQLite file.")] = None,
     hooks: Annotated[list[str] | None, typer.Option(metavar="FILE", help="Hooks to ask; repeatable.")] = None,
@@ -192,6 +196,7 @@ def run(
         allow=allow or (),
         deny=deny or (),
         policy=policy or (),
+        mode=mode,
         session=session,
         store=store,
         hooks=hooks or (),

@@ -32,6 +32,7 @@ from agentsession.host.cli._screen import Screen, printed_above
 from agentsession.host.cli._setup import Loaded, RunOptions, make_host, open_session, open_store
 from agentsession.host.cli._signals import signals
 from agentsession.host.cli._text import call_title, count, cut, escape, wrap
+from agentsession.host.policy import MODES
 from agentsession.protocol import (
     AgentSession,
     AgentSessionError,
@@ -39,6 +40,7 @@ from agentsession.protocol import (
     ElicitationAnswer,
     ElicitationRequest,
     Event,
+    SessionConfig,
     StreamEnd,
     ToolRequest,
     Unimplemented,
@@ -55,6 +57,7 @@ _HELP = (
     "/o N   the whole output of call N",
     "/w N   why call N was decided as it was",
     "/t     the last thought, whole",
+    "/mode MODE  plan, default, auto_edit or autonomous; what waits is decided again",
     "/quit  leave; Ctrl-D on an empty line does too",
     "Alt-Enter: new line.  Ctrl-C: abort the turn; again: leave.",
 )
@@ -430,6 +433,8 @@ class Conversation:
         elif word == "/help":
             width = self.screen.view.width - 2
             self.screen.show([line((f"  {row}", "dim")) for text in _HELP for row in wrap(text, width)])
+        elif word == "/mode":
+            self._change_mode(rest.strip())
         elif word == "/t" and self.renderer.speech.thoughts:
             self._whole(self.renderer.speech.thoughts[-1])
         elif word in ("/o", "/w") and rest.strip().isdecimal():
@@ -447,6 +452,22 @@ class Conversation:
             told = "not a command here; see /help, or put a space before it to send it to the agent"
             self.screen.show([line((f"  {row}", "warn")) for row in wrap(told, self.screen.view.width - 2)])
             self._give_back(text)
+
+    def _change_mode(self, mode: str) -> None:
+        if mode in MODES:
+            self._spawn(self._send_mode(mode))
+            return
+        self.screen.show([line((f"  which mode? /mode {', /mode '.join(MODES)}", "warn"))])
+
+    async def _send_mode(self, mode: str) -> None:
+        try:
+            receipt = await self._session.update(SessionConfig(permission_mode=mode))
+        except AgentSessionError as error:
+            self._tell(error)
+            return
+        if not receipt.ok:
+            why = f": {escape(receipt.reason)}" if receipt.reason else ""
+            self.screen.show([line((f"  mode not changed, {receipt.status}{why}", "warn"))])
 
     def _whole(self, text: str) -> None:
         self.screen.show([line(row) for row in escape(text).rstrip("\n").split("\n")])

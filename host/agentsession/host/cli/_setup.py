@@ -66,6 +66,7 @@ class RunOptions:
     allow: Sequence[str] = ()
     deny: Sequence[str] = ()
     policy: Sequence[str] = ()
+    mode: str | None = None
     session: str | None = None
     store: str | None = None
     hooks: Sequence[str] = ()
@@ -89,7 +90,7 @@ class RunOptions:
         if self.store is None or self.session is None:
             return None
         words = ["agentsession", "run", self.target, "--store", self.store, "--session", self.session]
-        for option, given in (("--tools", self.tools), ("--model", self.model)):
+        for option, given in (("--tools", self.tools), ("--model", self.model), ("--mode", self.mode)):
             words += [option, given] if given else []
         policies = ("--policy", self.policy)
         for option, patterns in (policies, ("--allow", self.allow), ("--deny", self.deny), ("--hooks", self.hooks)):
@@ -237,7 +238,10 @@ async def open_session(
     host: Host, executor: AgentExecutor, options: RunOptions, store: RecordStore | None
 ) -> tuple[AgentSession, RunOptions]:
     """Load the session that was named if it is stored, else open one; with the options completed by its id."""
-    asked = OpenOptions(session_id=options.session, execution=options.limits.execution(options.model))
+    execution = options.limits.execution(options.model)
+    if options.mode is not None:
+        execution = execution.model_copy(update={"permission_mode": options.mode})
+    asked = OpenOptions(session_id=options.session, execution=execution)
     stored = False
     if options.session is not None and store is not None:
         with contextlib.suppress(SessionNotFound):
