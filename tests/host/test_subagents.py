@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import anyio
 import pytest
 from tests.host.subagents import agent, calls, read_file, responses, run, seen_of_children
 
-from agentsession.adapters.scripted import Call, Count, Deltas, End, Fail, Parallel, Raise, Say, ScriptedExecutor
+from agentsession.adapters.scripted import Call, Calls, Count, Deltas, End, Fail, Parallel, Raise, Say, ScriptedExecutor
 from agentsession.host import (
     Host,
     PolicyRequest,
@@ -27,6 +28,7 @@ from agentsession.protocol import (
     ExecutionOptions,
     Message,
     OpenOptions,
+    Spent,
     ToolAnnotations,
     ToolDescriptor,
     ToolRequest,
@@ -434,12 +436,24 @@ async def test_it_gets_no_more_than_is_left_to_the_turns_above_it() -> None:
 
 async def test_where_nothing_is_left_it_is_not_begun() -> None:
     seen: list[Event] = []
+    spent = anyio.Event()
+
+    def note(event: Event) -> None:
+        seen.append(event)
+        if isinstance(event, ToolResponse) and event.request_id == "r1":
+            spent.set()
+
+    async def policy(request: PolicyRequest) -> Any:
+        if request.tool == "helper":
+            await spent.wait()
+        return allow_all(request)
+
     helper, opened = _limited("helper", Say("ok"))
     spender, _ = _limited("spender", Count(cost=5.0), Say("ok"))
-    coder, _ = _limited("coder", calls("spender", "r1"), calls("helper", "r2"), Say("ok"))
+    coder, _ = _limited("coder", Calls(calls("spender", "r1"), calls("helper", "r2")), Say("ok"))
     async with helper, spender, coder:
         tools = [SubagentTool(helper), SubagentTool(spender)]
-        host = Host(tools=tools, policy=allow_all, observer=seen.append, limits=Constraints(max_budget_usd=5))
+        host = Host(tools=tools, policy=policy, observer=note, limits=Constraints(max_budget_usd=5))
         await run(host, coder)
     error = responses(seen)["r2"].data["error"]
     assert (error["code"], error["reason"]) == ("subagent_limit", "max_budget_usd")
@@ -544,3 +558,28 @@ async def test_what_went_wrong_in_a_sub_agent_is_told_by_its_error() -> None:
     async with agent("fixer", Fail("no more disk", fatal=True)) as fixer, agent("coder", calls("fixer")) as coder:
         await run(Host(tools=[SubagentTool(fixer)], policy=allow_all, observer=seen.append), coder)
     assert "no more disk" in responses(seen)["r1"].data["error"]["message"]
+
+
+async def test_what_it_and_its_own_sub_agents_have_cost_ends_the_turn_of_its_caller() -> None:
+    seen: list[Event] = []
+    helper, _ = _limited("helper", Count(cost=2.0), Say("ok"))
+    fixer, _ = _limited("fixer", Count(cost=1.0), calls("helper"), Count(cost=0.5), Say("ok"))
+    coder, _ = _limited(
+        "coder", Count(cost=1.0), calls("fixer", "r1"), Say("never"), calls("fixer", "r2"), Say("never")
+    )
+    async with helper, fixer, coder:
+        tools = [SubagentTool(fixer, tools=["helper"]), SubagentTool(helper)]
+        host = Host(tools=tools, policy=allow_all, observer=seen.append, limits=Constraints(max_budget_usd=4.5))
+        result = await run(host, coder)
+    assert result.end.reason == "max_budget"
+    assert responses(seen)["r1"].spent == Spent(model_calls=3, cost=3.5)
+    assert "r2" not in responses(seen)
+
+
+async def test_its_model_calls_count_as_its_callers() -> None:
+    fixer, _ = _limited("fixer", Count(), calls("nobody", "x1"), Count(), calls("nobody", "x2"), Count(), Say("ok"))
+    coder, _ = _limited("coder", calls("fixer", "r1"), Say("one more"), calls("fixer", "r2"), Say("never"))
+    async with fixer, coder:
+        host = Host(tools=[SubagentTool(fixer)], policy=allow_all, limits=Constraints(max_llm_calls=4))
+        result = await run(host, coder)
+    assert (result.end.reason, result.messages) == ("max_llm_calls", ())

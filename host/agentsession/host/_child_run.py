@@ -275,13 +275,14 @@ class ChildRun:
                 standing = await read_standing(session)
             ended = standing.end is not None and standing.end.reason == "completed"
             if self._completion is None or standing.has_result or standing.nudged or not ended:
-                return outcome_of(
+                outcome = outcome_of(
                     standing,
                     needs_result=self._completion is not None,
                     session_id=session.session_id,
                     agent=self._plan.descriptor.name,
                     thread_id=self._thread,
                 )
+                return dataclasses.replace(outcome, spent=standing.spent)
             given, runs = MessageInput(content=as_content(_NUDGE), message_id=NUDGE_ID), True
 
 

@@ -19,6 +19,7 @@ from agentsession.protocol import (
     AgentSession,
     Error,
     Message,
+    Spent,
     StreamEnd,
     ToolRequest,
     ToolResponse,
@@ -53,6 +54,16 @@ class Standing:
     """The final end of its last turn."""
     usage: UsageTotals = dataclasses.field(default_factory=UsageTotals)
     """Of its own model calls; those of its sub-agents are told where they were called."""
+    below: list[Spent] = dataclasses.field(default_factory=list[Spent])
+    """What its own sub-agents and other tools have used."""
+
+    @property
+    def spent(self) -> Spent | None:
+        """What counts against the limits of the agent that called it."""
+        calls = self.usage.calls + sum(item.model_calls for item in self.below)
+        known = self.usage.cost_complete and all(item.cost is not None or not item.model_calls for item in self.below)
+        cost = (self.usage.cost or 0.0) + sum(item.cost or 0.0 for item in self.below)
+        return Spent(model_calls=calls, cost=cost if known else None) if calls or cost else None
 
     @property
     def was_lost(self) -> bool:
@@ -65,6 +76,8 @@ async def read_standing(session: AgentSession) -> Standing:
     found = Standing()
     results: dict[str, Any] = {}
     async for event in session.events():
+        if isinstance(event, ToolResponse) and event.spent is not None:
+            found.below.append(event.spent)
         match event:
             case Message(partial=False, role="user"):
                 found.has_task = True

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from agentsession.host._tailcalls import TailCall
-from agentsession.protocol import Content, Decision, ToolResult, as_content, repair_text, to_json
+from agentsession.protocol import Content, Decision, Spent, ToolResult, as_content, repair_text, to_json
 
 __all__ = ["ERROR_CODES", "LEFT_WAITING", "ToolError", "ToolOutcome", "unknown_tool"]
 
@@ -74,6 +74,8 @@ class ToolOutcome:
     """It was cut off after it had started: an error, with effects that nobody knows."""
     tail: TailCall | None = None
     """The call that is to give the result instead: the host makes it, and everything else here is left out."""
+    spent: Spent | None = None
+    """What the call has used of the turn's limits, such as model calls of its own or what a paid service took."""
 
     @classmethod
     def failure(cls, code: str, message: str, **details: Any) -> ToolOutcome:
@@ -108,6 +110,8 @@ class ToolOutcome:
             given["args"] = args
         if self.unknown:
             given["unknown"] = True
+        if self.spent is not None:
+            given["spent"] = self.spent
         return ToolResult(request_id=request_id, content=as_content(self.content), is_error=self.is_error, **given)
 
 

@@ -442,7 +442,8 @@ class Pipeline:
         """What the hooks make of a result, before anybody else has it."""
         if self._settings.hooks is None:
             return outcome
-        return await self._settings.hooks.after(request, args, self._facts(request), outcome)
+        shown = await self._settings.hooks.after(request, args, self._facts(request), outcome)
+        return dataclasses.replace(shown, spent=outcome.spent)  # whatever the model is told of it
 
     def _own_annotations(self, name: str) -> ToolAnnotations | None:
         agents = [self._descriptor]

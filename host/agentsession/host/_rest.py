@@ -12,15 +12,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Final
 
 from agentsession.protocol import AgentSession, Constraints, Usage, tightest
 
-__all__ = ["Rest", "earliest", "less", "rest_of"]
-
-
-_NOTHING_USD: Final = 1e-9
-"""A limit cannot be 0."""
+__all__ = ["Rest", "earliest", "rest_of"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -49,16 +44,6 @@ def earliest(*deadlines: str | None) -> str | None:
         return found if found.tzinfo is not None else datetime.min.replace(tzinfo=UTC)
 
     return min((item for item in deadlines if item is not None), key=moment, default=None)
-
-
-def less(limits: Constraints, used: Sequence[Usage]) -> Constraints:
-    """A turn's limits without what its sub-agents have used; what is used up stops it at its next model call."""
-    changes: dict[str, float | int] = {}
-    if limits.max_llm_calls is not None:
-        changes["max_llm_calls"] = max(1, limits.max_llm_calls - len(used))  # one it has made: it called them
-    if limits.max_budget_usd is not None:
-        changes["max_budget_usd"] = max(_NOTHING_USD, limits.max_budget_usd - sum(item.cost or 0.0 for item in used))
-    return limits.model_copy(update=changes)
 
 
 async def rest_of(

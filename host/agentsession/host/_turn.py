@@ -27,7 +27,7 @@ from agentsession.host._lineage import Above, Caller, Child, stricter
 from agentsession.host._outcome import ToolOutcome
 from agentsession.host._principals import Principals
 from agentsession.host._requests import EndTurn, Pipeline
-from agentsession.host._rest import Rest, less, rest_of
+from agentsession.host._rest import Rest, rest_of
 from agentsession.host._results import Answered, TurnResult, UsageTotals, without_secrets
 from agentsession.host._settings import Settings, observe
 from agentsession.protocol import (
@@ -169,7 +169,6 @@ class Turn:
         self._usage = UsageTotals()
         self._began_at = 0.0
         self._limits = Constraints()
-        self._given_limits: Constraints | None = None
         self._deadline: str | None = None
 
     async def run(
@@ -292,7 +291,7 @@ class Turn:
             if self._session.pending:
                 return end or await self._last_end()
             try:
-                end = await self._stream(None, self._less(options))
+                end = await self._stream(None, options)
             except NothingToContinue:  # unless it was settled meanwhile, such as by its deadline
                 await self._catch_up()
                 end = self._ended()
@@ -661,8 +660,8 @@ class Turn:
     def _set_limits(self, options: ExecutionOptions | None) -> None:
         """What a turn does not give comes from its session."""
         given = [item for item in (options, self._attached.execution) if item is not None]
-        self._given_limits = next((item.limits for item in given if item.limits is not None), None)
-        self._limits = tightest(self._session.descriptor.constraints, self._given_limits)
+        limits = next((item.limits for item in given if item.limits is not None), None)
+        self._limits = tightest(self._session.descriptor.constraints, limits)
         self._deadline = next((item.deadline for item in given if item.deadline is not None), None)
 
     def _below(self) -> list[Usage]:
@@ -670,13 +669,6 @@ class Turn:
         if self._attached.usage_below is None or self._attached.usage_below[0] != self._turn_id:
             self._attached.usage_below = (self._turn_id, [])
         return self._attached.usage_below[1]
-
-    def _less(self, options: ExecutionOptions | None) -> ExecutionOptions | None:
-        """The session counts its own model calls: what its sub-agents have used comes off its limits."""
-        used = self._below()
-        if not used or self._given_limits is None:
-            return options
-        return (options or ExecutionOptions()).model_copy(update={"limits": less(self._given_limits, used)})
 
     async def _rest(self) -> Rest:
         """What is left of the turn's limits, and of those of the turns above it."""

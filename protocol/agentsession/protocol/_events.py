@@ -47,6 +47,7 @@ __all__ = [
     "Initialize",
     "Message",
     "SessionUpdate",
+    "Spent",
     "StreamEnd",
     "ToolDecision",
     "ToolRequest",
@@ -94,6 +95,14 @@ class Decision(Model):
     by: Annotated[str, open_str("policy", "user", "hook", "remembered", "host")] = "host"
     """``policy``, ``user``, ``hook``, ``remembered``, ``host``, or one of these with ``:ID`` appended."""
     reason: Str | None = optional()
+
+
+class Spent(Model):
+    """What a tool's call has used of the limits of its turn, such as by a sub-agent or a paid service behind it."""
+
+    model_calls: Int = Field(default=0, ge=0)
+    cost: Float | None = optional(ge=0)
+    """US dollars; absent with model calls: nobody knows."""
 
 
 class Initialize(Event):
@@ -228,6 +237,8 @@ class ToolResponse(JsonFieldsModel, Event):
     status: Annotated[str, open_str("completed", "failed", "denied", "cancelled", "unknown")] = "completed"
     """``unknown``: it had started and was cut off, so its effects are not known."""
     display: JsonObject | None = optional()
+    spent: Spent | None = optional()
+    """What counts against the turn's limits, beside the agent's own model calls."""
 
 
 class ElicitationRequest(JsonFieldsModel, Event):

@@ -27,7 +27,7 @@ from agentsession.protocol._base import (
 from agentsession.protocol._content import Content, ContentPart, as_content
 from agentsession.protocol._descriptor import Constraints, ToolDescriptor
 from agentsession.protocol._errors import InvalidInput
-from agentsession.protocol._events import Decision
+from agentsession.protocol._events import Decision, Spent
 from agentsession.protocol._limits import Grace, Price
 from agentsession.protocol._secrets import REDACTED
 
@@ -95,6 +95,8 @@ class ToolResult(JsonFieldsModel, _AnswerBase):
     """The whole arguments that the tool ran with when they were edited; absent when they were those of the request."""
     unknown: Bool | None = optional()
     """Not how it ended: it had started and was cut off, so its effects are not known. The response's status says so."""
+    spent: Spent | None = optional()
+    """What counts against the turn's limits, beside the agent's own model calls."""
 
 
 class ToolGrant(_AnswerBase):

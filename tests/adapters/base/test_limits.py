@@ -11,7 +11,7 @@ import pytest
 from tests.adapters.sessions import Puppet, asking, end_of, kinds, only, read, say, session_of, texts, until
 
 from agentsession.adapters.base import RunContext, RunResult
-from agentsession.adapters.scripted import Ask, Call, Delay, Say, ScriptedExecutor, Step
+from agentsession.adapters.scripted import Ask, Call, Count, Delay, Say, ScriptedExecutor, Step
 from agentsession.protocol import (
     AgentDescriptor,
     ConfigurationError,
@@ -23,9 +23,11 @@ from agentsession.protocol import (
     MemoryRecordStore,
     OpenOptions,
     Price,
+    Spent,
     StreamEnd,
     ToolRequest,
     ToolResponse,
+    ToolResult,
     Usage,
     accept,
     result,
@@ -461,6 +463,61 @@ async def test_what_a_turn_has_cost_in_another_process_counts() -> None:
             with anyio.fail_after(5):
                 events = await read(session.stream(result("r", 1)))
             assert end_of(events).reason == "max_budget"
+
+
+# -- what tools use ---------------------------------------------------------------------------------------------------
+
+
+def using(request_id: str, calls: int, cost: float | None) -> ToolResult:
+    spent = Spent(model_calls=calls, cost=cost)
+    return ToolResult(request_id=request_id, data="done", spent=spent)
+
+
+@pytest.mark.rule("CTL-08")
+@pytest.mark.parametrize(
+    ("calls", "cost", "reason"),
+    [
+        (3, 0.4, "completed"),
+        (3, 0.6, "max_budget"),
+        (0, 0.6, "max_budget"),
+        (3, None, "max_budget"),
+        (0, None, "completed"),
+    ],
+)
+async def test_what_a_tool_has_used_counts_against_the_budget(
+    calls: int, cost: float | None, reason: str, reenter: bool
+) -> None:
+    script: list[list[Step]] = [[Count(cost=0.5), Call("helper", id="r"), Say("more"), Say("and more")]]
+    executor = ScriptedExecutor(script, reenter=reenter)
+    executor.descriptor = executor.descriptor.model_copy(
+        update={"capabilities": [*executor.descriptor.capabilities, "cost"]}
+    )
+    async with session_of(executor, OpenOptions(execution=budget_of(1))) as session:
+        await say(session)
+        events = await read(session.stream(using("r", calls, cost)))
+        assert end_of(events).reason == reason
+        assert [told.code for told in only(events, Error)] == ([] if reason == "completed" else [reason])
+        unknown = [told for told in only(events, Error) if "nobody knows the cost" in told.message]
+        assert len(unknown) == (calls > 0 and cost is None)
+
+
+@pytest.mark.rule("CTL-08", "PER-01")
+@pytest.mark.parametrize("loaded", [False, True])
+@pytest.mark.parametrize(("calls", "reason"), [(1, "completed"), (2, "max_llm_calls"), (9, "max_llm_calls")])
+async def test_model_calls_that_a_tool_has_made_are_calls_of_the_turn(calls: int, reason: str, loaded: bool) -> None:
+    script: list[list[Step]] = [[Call("helper", id="r"), Call("look", id="l"), Say("done")]]
+    limits = ExecutionOptions(limits=Constraints(max_llm_calls=4))
+    options, store = OpenOptions(session_id="s", execution=limits), MemoryRecordStore()
+    async with ScriptedExecutor(script, reenter=True, store=store) as executor:
+        session = await executor.open(options)
+        await say(session)
+        await read(session.stream(using("r", calls, None)))
+        if session.state == "input_required":
+            if loaded:
+                await session.aclose()
+                session = await executor.load("s", options)
+            await read(session.stream(result("l", 1)))
+        assert end_of(session.record).reason == reason
 
 
 # -- until when something may be answered -----------------------------------------------------------------------------

@@ -256,7 +256,7 @@ class ModelCalls:
             state.said_last_word = True
             return None
         max_turns = limits.max_turns
-        if state.llm_calls >= (limits.max_llm_calls or DEFAULT_CALLS):
+        if state.llm_calls >= (DEFAULT_CALLS if limits.max_llm_calls is None else limits.max_llm_calls):
             return "max_llm_calls", _limit("max_llm_calls", f"the turn has made {state.llm_calls} model calls")
         if not is_child and not again and max_turns is not None and state.steps >= max_turns:
             return "max_turns", _limit("max_turns", f"the turn has made {state.steps} model steps")

@@ -63,6 +63,7 @@ def answer_events(request: RequestState, answer: Answer) -> Iterator[Event]:
                 is_error=answer.is_error or bool(answer.unknown),
                 status="unknown" if answer.unknown else "failed" if answer.is_error else "completed",
                 display=answer.display,
+                spent=answer.spent,
                 **({"data": answer.data} if "data" in answer.model_fields_set else {}),
             )
         case ToolGrant():

@@ -478,9 +478,11 @@ class RunContext:
         """Take what the session itself has to say to the agent of a thread: that it goes in circles.
 
         For an executor that knows of threads which no context stands for; :meth:`steers` takes those of its own. Where
-        such an agent was told before, its turn ends here instead: look at :attr:`aborting` before a model call.
+        such an agent was told before, or what its calls have used is more than it may, its turn ends here instead: look
+        at :attr:`aborting` before a model call.
         """
-        if self._session.loops.due is not None:
+        if self._session.loops.due is not None or self._session.limits.due:
+            self._session.limits.check_spent(self._run)
             self._session.loops.act(self._run)
             await checkpoint()
         return self._session.steers.take_notes(self._run, agent_id or self.agent_id, thread_id)

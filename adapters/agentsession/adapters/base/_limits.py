@@ -31,6 +31,8 @@ from agentsession.protocol import (
     Grace,
     InvalidInput,
     Price,
+    Spent,
+    ToolResponse,
     Usage,
     tightest,
     usage_cost,
@@ -116,6 +118,13 @@ class Limits:
         self._spent = 0.0
         """US dollars that the model calls of that turn have cost."""
         self._grace_until: float | None = None
+        self._others_turn: str | None = None
+        self._others_calls = 0
+        """Model calls that the tools of that turn have made."""
+        self._others_cost = 0.0
+        self.due = False
+        """What a tool's call has used was recorded: :meth:`check_spent` is due."""
+        self._recorder.on_spent = self.note_spent
         self.expires_at: str | None = None
         """The present turn's deadline as the host gave it: until when what is asked may be answered."""
 
@@ -240,13 +249,10 @@ class Limits:
 
         So does one whose cost nobody knows: what cannot be counted cannot be kept below a limit.
         """
-        limit = self.of(run).max_budget_usd
-        if limit is None or run.aborting is not None or run.grace is not None:
+        limit = self._budget(run)
+        if limit is None:
             return
-        if run.options.grace is not None and self._executor.gives_grace:
-            limit -= run.options.grace.reserve_usd or 0.0
-        if self._spent_turn != run.turn_id:
-            self._spent_turn, self._spent = run.turn_id, self._recorded_cost(run.turn_id, before=usage.seq)
+        self._cost_before(run, usage.seq)
         if usage.cost is None:
             model = usage.model or "a model without a name"
             self._spent = math.inf
@@ -254,13 +260,63 @@ class Limits:
             self._interrupt("max_budget", "RESOURCE_EXHAUSTED", message)
             return
         self._spent += usage.cost
-        if self._spent >= limit:
-            self._interrupt("max_budget", "RESOURCE_EXHAUSTED", f"the turn's model calls have cost {self._spent:g} USD")
+        self._end_over_budget(run, limit)
+
+    def note_spent(self, event: ToolResponse, spent: Spent) -> None:
+        """A tool's call has used something: it counts, and is acted on when the run does its next thing.
+
+        The response may be recorded while no stream is open.
+        """
+        if event.turn_id != self._others_turn:
+            self._others_turn, self._others_calls, self._others_cost = event.turn_id, 0, 0.0
+        self._others_calls += spent.model_calls
+        if spent.cost is None and spent.model_calls:
+            self._others_cost = math.inf
+        else:
+            self._others_cost += spent.cost or 0.0
+        self.due = True
+
+    def check_spent(self, run: Run) -> None:
+        """End the turn when what its tools' calls have cost is more than it may cost."""
+        self.due = False
+        limit = self._budget(run)
+        if limit is None or run.turn_id != self._others_turn:
+            return
+        self._cost_before(run, self._recorder.seq + 1)
+        if self._others_cost == math.inf:
+            self._spent = math.inf
+            message = "a tool made model calls of which nobody knows the cost: the budget cannot be kept"
+            self._interrupt("max_budget", "RESOURCE_EXHAUSTED", message)
+            return
+        self._end_over_budget(run, limit)
+
+    def _end_over_budget(self, run: Run, limit: float) -> None:
+        cost = self._cost(run)
+        if cost >= limit:
+            self._interrupt("max_budget", "RESOURCE_EXHAUSTED", f"the turn has cost {cost:g} USD")
+
+    def _budget(self, run: Run) -> float | None:
+        """What the turn may cost before its last word; ``None`` where nothing is to be ended for it."""
+        limit = self.of(run).max_budget_usd
+        if limit is None or run.aborting is not None or run.grace is not None:
+            return None
+        kept = run.options.grace
+        return limit - (kept.reserve_usd or 0.0) if kept is not None and self._executor.gives_grace else limit
+
+    def _cost(self, run: Run) -> float:
+        """US dollars that the turn has cost, by its own model calls and by what its tools have used."""
+        others = self._others_cost if self._others_turn == run.turn_id else 0.0
+        return self._spent + others
+
+    def _cost_before(self, run: Run, seq: int) -> None:
+        """Find out once what the turn's model calls have cost before that seq."""
+        if self._spent_turn != run.turn_id:
+            self._spent_turn, self._spent = run.turn_id, self._recorded_cost(run.turn_id, before=seq)
 
     def has_reserve(self, run: Run, grace: Grace) -> bool:
         """Whether the part of the budget that is kept for a last word is still there."""
         limit = self.of(run).max_budget_usd
-        return grace.reserve_usd is not None and limit is not None and self._spent < limit
+        return grace.reserve_usd is not None and limit is not None and self._cost(run) < limit
 
     def _recorded_cost(self, turn_id: str, *, before: int) -> float:
         """What the turn's earlier calls have cost, by the record: those of another process, or none."""
@@ -275,8 +331,14 @@ class Limits:
     # -- ending a turn ------------------------------------------------------------------------------------------------
 
     def of(self, run: Run) -> Constraints:
-        """The limits of a run: the tighter ones of the agent's own and the host's."""
-        return tightest(self._executor.descriptor.constraints, run.options.limits)
+        """The limits of a run: the tighter ones of the agent's own and the host's.
+
+        Of its model calls those that remain beside what its tools have made, so perhaps none.
+        """
+        limits = tightest(self._executor.descriptor.constraints, run.options.limits)
+        if limits.max_llm_calls is None or self._others_turn != run.turn_id or not self._others_calls:
+            return limits
+        return limits.model_copy(update={"max_llm_calls": max(0, limits.max_llm_calls - self._others_calls)})
 
     @property
     def present(self) -> Constraints:

@@ -37,6 +37,7 @@ from agentsession.protocol import (
     SessionClosed,
     SessionMachine,
     SessionUpdate,
+    Spent,
     StreamEnd,
     ToolRequest,
     ToolResponse,
@@ -87,6 +88,8 @@ class Recorder:
         """A rewind took back changes of the state that are no longer in memory: :meth:`refold_state` is due."""
         self.on_response: Callable[[ToolResponse | ElicitationResponse], None] | None = None
         """Told of every response, in the step that records it."""
+        self.on_spent: Callable[[ToolResponse, Spent], None] | None = None
+        """Told of every response that counts against the limits of its turn."""
         self.spans: StreamSpans | None = None
         """Told of what is recorded, if somebody may trace it."""
         self.loops: LoopWatch | None = None
@@ -249,6 +252,8 @@ class Recorder:
         self.requests.pop(event.request_id, None)
         if self.on_response is not None:
             self.on_response(event)
+        if isinstance(event, ToolResponse) and event.spent is not None and self.on_spent is not None:
+            self.on_spent(event, event.spent)
         if self.loops is not None and isinstance(event, ToolResponse):
             self.loops.answered(event)
 

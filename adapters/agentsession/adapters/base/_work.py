@@ -69,6 +69,8 @@ class Work:
                 self._session.limits.spent(run, made)
         if run.grace is not None:
             self._session.last_word.check(run, made)
+        if self._session.limits.due:
+            self._session.limits.check_spent(run)
         if self._loops.due is not None:
             self._loops.act(run)
         if run.busy <= 0:
