@@ -265,6 +265,25 @@ async def test_deleted_content_is_in_none_of_the_files(sqlite: SqliteRecordStore
         assert b"hunter2-very-secret" not in file.read_bytes()
 
 
+async def test_what_a_long_reader_keeps_in_the_log_goes_when_the_store_is_closed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = SqliteRecordStore(tmp_path / "r.db", busy_timeout_s=0.05)
+    await store.create(KEY)
+    await store.append(KEY, [message(1, "hunter2-very-secret")], reserved_seq=1)
+    reader = sqlite3.connect(store.path)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM agentsession_events").fetchall()
+    await store.delete(KEY)
+    assert "the log holds what was deleted" in caplog.text
+    with pytest.raises(SessionNotFound):
+        await store.read(KEY)
+    reader.close()
+    await store.aclose()
+    for file in tmp_path.glob("r.db*"):
+        assert b"hunter2-very-secret" not in file.read_bytes()
+
+
 async def test_a_file_of_another_version_is_refused(sqlite: SqliteRecordStore) -> None:
     await sqlite.create(KEY)
     await sqlite.aclose()

@@ -5,21 +5,24 @@ May import: sqlalchemy, ``_sql``. The file is made readable by its owner alone; 
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 from collections.abc import Generator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 from agentsession.host._sql import Rows, SqlRecordStore
-from agentsession.protocol import ConfigurationError, Event, RecordKey
+from agentsession.host._sql_schema import now_text
+from agentsession.protocol import ConfigurationError, Event, RecordKey, StreamEnd
 
 import sqlalchemy as sa  # isort: skip  # _sql says how to get it when it is missing
 from sqlalchemy.event import listen  # isort: skip
 
 __all__ = ["SqliteRecordStore"]
 
+_logger = logging.getLogger("agentsession.host")
 _BEGIN: Final = "agentsession_begin"
 _SMALL: Final = 8
 """Up to so many events are appended by one statement."""
@@ -33,6 +36,15 @@ _ADD: Final = {
 }
 """The statements for one event, two, and so on. They add nothing to a record that is as far already, and fail for one
 that is gone."""
+
+
+_END: Final = """UPDATE agentsession_records SET state = ?, pending = ?,
+    turns = coalesce(turns, 0) + (? IS NOT NULL AND last_turn IS NOT ?), last_turn = coalesce(?, last_turn),
+    updated_at = ?,
+    counted = coalesce(counted, 0) + (
+        SELECT count(*) FROM agentsession_events WHERE record = ? AND seq > coalesce(counted_seq, 0) AND seq <= ?),
+    counted_seq = ? WHERE id = ?"""
+"""What the end of a stream changes of its record's summary: what ``RecordSummary.note`` says, in one statement."""
 
 
 class SqliteRecordStore(SqlRecordStore):
@@ -56,12 +68,16 @@ class SqliteRecordStore(SqlRecordStore):
         listen(engine, "connect", _on_connect)
         listen(engine, "begin", _on_begin)
         super().__init__(engine)
+        self._is_log_due = False
+        """Something was deleted that the write-ahead log may still hold."""
         self._known: dict[RecordKey, tuple[int, int]] = {}
         """Records that were appended to: the number of each, and its reserved seq, which never falls."""
 
     async def aclose(self) -> None:
         """Close the connections. The store opens new ones when it is used again, perhaps on a copy of the file."""
         self._known.clear()
+        if self._is_log_due:
+            await self._in_thread(self._after_delete)
         await super().aclose()
 
     def _transaction(self, *, write: bool) -> AbstractContextManager[sa.Connection]:
@@ -82,15 +98,23 @@ class SqliteRecordStore(SqlRecordStore):
     def _after_delete(self) -> None:
         with self._engine.connect() as connection:
             raw: Any = connection.connection.dbapi_connection
-            raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # the log may still hold what was deleted
+            # The log may still hold what was deleted. Somebody who reads for longer than the timeout keeps it there.
+            (is_busy, _, _) = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        self._is_log_due = bool(is_busy)
+        if is_busy:
+            _logger.warning(
+                "%s: the log holds what was deleted until it is emptied; another reader holds it", self.path
+            )
 
     def _append(self, key: RecordKey, rows: Rows, telling: Sequence[Event], reserved_seq: int) -> tuple[int, int]:
         # Appends are what a session waits for most, and each statement lets go of the interpreter's lock, which a busy
         # loop is slow to give back. So an append that changes nothing else is one statement, a transaction of its own.
+        # The end of a stream also changes the summary: two statements and their transaction.
         record, reserved = self._known.get(key, (0, 0))
-        is_plain = 0 < len(rows) <= _SMALL and not telling
-        if is_plain and max(rows[-1]["seq"], reserved_seq) <= reserved and self._add(record, rows):
-            return record, reserved
+        if 0 < len(rows) <= _SMALL and max(rows[-1]["seq"], reserved_seq) <= reserved:
+            end = telling[0] if len(telling) == 1 else None
+            if (not telling or isinstance(end, StreamEnd)) and self._add(record, rows, end):
+                return record, reserved
         self._known.pop(key, None)
         known = super()._append(key, rows, telling, reserved_seq)
         if len(self._known) >= _MOST_KNOWN:
@@ -98,13 +122,29 @@ class SqliteRecordStore(SqlRecordStore):
         self._known[key] = known
         return known
 
-    def _add(self, record: int, rows: Rows) -> bool:
-        """Whether one statement stored the rows; if not, nothing was stored, and the long way tells why."""
+    def _add(self, record: int, rows: Rows, end: Event | None) -> bool:
+        """Whether the rows, and what their stream end changes, were stored; if not, nothing was, and the long way
+        tells why."""
         values = [value for row in rows for value in (row["seq"], row["event_id"], row["type"], row["json"])]
+        added = [record, *values, rows[0]["seq"], record]
         connection = self._engine.raw_connection()
         try:
-            added = connection.cursor().execute(_ADD[len(rows)], [record, *values, rows[0]["seq"], record])
-            return bool(added.rowcount == len(rows))
+            cursor = connection.cursor()
+            if not isinstance(end, StreamEnd):
+                return bool(cursor.execute(_ADD[len(rows)], added).rowcount == len(rows))
+            cursor.execute("BEGIN IMMEDIATE")
+            try:
+                is_added = bool(cursor.execute(_ADD[len(rows)], added).rowcount == len(rows))
+                if is_added:
+                    state = "input_required" if end.pending else "idle"
+                    told = [state, len(end.pending), end.turn_id, end.turn_id, end.turn_id, now_text()]
+                    cursor.execute(_END, [*told, record, end.seq, end.seq, record])
+                cursor.execute("COMMIT" if is_added else "ROLLBACK")
+            except BaseException:
+                with suppress(sqlite3.Error):  # SQLite has given up the transaction itself
+                    cursor.execute("ROLLBACK")
+                raise
+            return is_added
         except sqlite3.IntegrityError:
             return False
         except sqlite3.Error as error:

@@ -14,6 +14,7 @@ from agentsession.protocol import (
     Event,
     Message,
     SessionUpdate,
+    StreamEnd,
     Text,
     ToolDecision,
     ToolRequest,
@@ -149,3 +150,12 @@ def test_state_config_and_results_are_redacted() -> None:
 def test_ids_and_names_stay() -> None:
     event = request({}).model_copy(update={"name": "get_token", "request_id": "password"})
     assert Redactor(environ={}, values=["s-1"])(event) == event
+
+
+def test_what_somebody_said_of_a_denial_is_redacted_and_why_a_stream_ended_stays() -> None:
+    denied = ToolDecision(
+        **PIECES, request_id="c1", decision="denied", args_digest="x", reason="not with sk-" + "a" * 20
+    )
+    assert redact(denied)["reason"] == "not with [redacted]"
+    ended = StreamEnd(**PIECES, reason="completed")
+    assert Redactor(environ={}, values=["completed"])(ended) is ended

@@ -21,10 +21,13 @@ __all__ = ["Redactor"]
 
 _STAYS: Final = frozenset(
     {"type", "id", "seq", "timestamp", "sessionId", "streamId", "turnId", "agentId", "threadId", "source", "name"}
-    | {"requestId", "messageId", "toolRequestId", "parentThreadId", "status", "reason", "kind", "action", "argsDigest"}
+    | {"requestId", "messageId", "toolRequestId", "parentThreadId", "status", "kind", "action", "argsDigest"}
     | {"decision", "needs", "role", "pending", "protocolVersion", "owner", "expiresAt"}
 )
 """Fields of an event that say what and where it is; no text of a person, a model or a tool stands in them."""
+
+_ENDS: Final = ("stream_end", "agent_end")
+"""Whose ``reason`` is a word of the contract; that of a decision is what somebody said."""
 
 
 class Redactor:
@@ -49,7 +52,8 @@ class Redactor:
     def __call__(self, event: Event) -> Event:
         """The event without secrets. Raises :class:`SchemaError` where what is left would be no event."""
         wire = event.to_wire()
-        told = {key: value if key in _STAYS else self._field(key, value) for key, value in wire.items()}
+        stays = _STAYS | {"reason"} if event.type in _ENDS else _STAYS
+        told = {key: value if key in stays else self._field(key, value) for key, value in wire.items()}
         self._by_type(event.type, wire, told)
         return event if told == wire else parse_event(told)
 
@@ -68,7 +72,7 @@ class Redactor:
         elif kind == "elicitation_response" and "content" in wire:
             what, schema = self._questions.pop(request_id, ("auth_required", None))  # not seen: the careful guess
             if what == "auth_required":
-                told["content"] = leaves(wire["content"], REDACTED)
+                told["content"] = leaves(self._field("content", wire["content"]), REDACTED)
             elif schema is not None:
                 told["content"] = self._field("content", redact_marked(wire["content"], schema))
         elif kind == "tool_request" and told.get("args") != wire.get("args"):
@@ -98,10 +102,11 @@ def _walk(value: Any, text: Callable[[str], str], is_secret: Callable[[str], boo
         return value
     found: dict[str, Any] = {}
     for key, item in value.items():
+        name = text(key)
         if key in SCHEMAS:
-            found[key] = _walk(item, text, None)
+            found[name] = _walk(item, text, None)
         elif is_secret is not None and is_secret(key):
-            found[key] = leaves(item, REDACTED)
+            found[name] = leaves(_walk(item, text, None), REDACTED)
         else:
-            found[key] = _walk(item, text, is_secret)
+            found[name] = _walk(item, text, is_secret)
     return found
