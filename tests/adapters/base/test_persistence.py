@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import anyio
@@ -486,6 +487,25 @@ async def test_a_record_of_another_major_version_is_refused() -> None:
         with pytest.raises(UnsupportedVersion):
             await executor.load("s")
         await store.lock(session.recorder.key, "somebody")  # the refused load has given it back
+
+
+async def test_a_refused_record_is_left_as_it_is_though_something_waits_in_it() -> None:
+    class Picky(ScriptedExecutor):
+        def check_record(self, events: Sequence[Event]) -> None:
+            raise InvalidInput("not this one")
+
+    store = MemoryRecordStore()
+    async with ScriptedExecutor([[Call("look")]], reenter=True, store=store) as executor:
+        session = await executor.open(OpenOptions(session_id="s"))
+        async with session.stream("go") as stream:
+            async for _ in stream:
+                pass
+        await session.aclose()
+        before = await store.read(session.recorder.key)
+    async with Picky([[Call("look")]], store=store) as executor:  # one that cannot resume would settle what waits
+        with pytest.raises(InvalidInput, match="not this one"):
+            await executor.load("s")
+    assert await store.read(session.recorder.key) == before
 
 
 async def test_an_on_load_that_raises_gives_the_session_back() -> None:

@@ -101,16 +101,11 @@ class SessionOpener:
             raise SessionBusy(f"session {session_id} is open here, without this store", fix="close that one first")
         self._sessions[key] = session
         async with self._starting(session, None, is_new=False):
-            info = await kept.info(key)
-            first = await read_record(session, kept, info, owner[-4:])
-            if first is None:
-                raise SessionNotFound(
-                    f"session {session_id} has no beginning: its opening was cut off",
-                    where=f"user {options.user_id}, agent {executor.descriptor.name}",
-                    fix="delete it, and open a new session",
-                )
-            check_version(first.protocol_version)
-            executor.check_record(session.record)
+            try:
+                await self._read(session, kept, owner)
+            except BaseException:
+                session.machine.abandon()  # else closing it would settle what waits in a record that is not taken on
+                raise
             session.steers.restore()
             if session.state == "running":
                 session.ending.add_known(await executor.on_cut(session))
@@ -122,6 +117,19 @@ class SessionOpener:
             if session.state == "input_required" and session.machine.turn_id is not None:
                 session.limits.watch_deadline(session.machine.turn_id, options.execution)
         return session
+
+    async def _read(self, session: BaseSession, kept: RecordStore, owner: str) -> None:
+        """The stored record, into ``session``. Raises for one that cannot be read, or that the executor refuses."""
+        key = session.recorder.key
+        first = await read_record(session, kept, await kept.info(key), owner[-4:])
+        if first is None:
+            raise SessionNotFound(
+                f"session {key.session_id} has no beginning: its opening was cut off",
+                where=f"user {key.user_id}, agent {self._executor.descriptor.name}",
+                fix="delete it, and open a new session",
+            )
+        check_version(first.protocol_version)
+        self._executor.check_record(session.record)
 
     async def fork(
         self,
