@@ -64,7 +64,14 @@ breaker = ScriptedExecutor([[Raise(RuntimeError("boom"))]])
 stranger = ScriptedExecutor([[End("bored")]])
 streamer = ScriptedExecutor([[Deltas([f"word{number} " for number in range(2000)]), Say("The end.")]])
 resized = ScriptedExecutor(
-    [[Deltas(["before "] * 200), edit, Deltas([f"word{number} " for number in range(500)]), Say("The end.")]]
+    [
+        [
+            Deltas([f"before{number} " for number in range(200)]),
+            edit,
+            Deltas([f"word{number} " for number in range(500)]),
+            Say("The end."),
+        ]
+    ]
 )
 slow = ScriptedExecutor([[Say("Working."), Call("wait_long"), Say("Never said.")], [Say("Next turn works.")]])
 deaf = ScriptedExecutor(
