@@ -550,10 +550,10 @@ class Turn:
 
     async def _recall_starts(self) -> None:
         """The tools that were started before: by a host that is gone, or by another that is at work."""
-        waiting = {request.request_id for request in self._session.pending}
+        waiting = {request.request_id: request.seq for request in self._session.pending}
         if not waiting:
             return
-        async for event in self._session.events(types={"tool_update"}):
+        async for event in self._session.events(after=max(0, min(waiting.values()) - 1), types={"tool_update"}):
             if isinstance(event, ToolUpdate) and event.started and event.request_id in waiting:
                 self._started[event.request_id] = event.seq
 
