@@ -54,6 +54,7 @@ __all__ = ["SCHEMA_VERSION", "SqlRecordStore"]
 
 Rows: TypeAlias = builtins.list[dict[str, Any]]
 """Events as their table has them, without the record's number."""
+_LOCK_TRIES: Final = 5
 _LAST_SEQ: Final = 2**63 - 1
 """The greatest number that a BIGINT holds."""
 
@@ -256,12 +257,21 @@ class SqlRecordStore(SqlTransactions):
 
         def work(connection: sa.Connection) -> None:
             record = self._row(connection, key, lock=True).id
-            self._check_free(connection, record, key, owner=owner)
-            connection.execute(LOCKS.delete().where(LOCKS.c.record == record))
+            # Only the lock that was looked at is removed: not every database holds a row that was read, and of several
+            # that find the record free one alone can then insert.
+            found = self._check_free(connection, record, key, owner=owner)
+            if found is not None:
+                connection.execute(LOCKS.delete().where(LOCKS.c.record == record, LOCKS.c.owner == found))
             values = {"pid": mark.pid, "host": mark.host, "start": mark.start}
             connection.execute(LOCKS.insert().values(record=record, owner=owner, since=now_text(), **values))
 
-        await self._write(work)
+        for _ in range(_LOCK_TRIES):
+            try:
+                await self._write(work)
+                return
+            except sqlalchemy.exc.IntegrityError:  # another was faster; look who it is
+                continue
+        raise SessionBusy(f"session {key.session_id} is being opened elsewhere", fix="try again, or fork it")
 
     async def unlock(self, key: RecordKey, owner: str) -> None:
         """Give the record back; nothing happens when ``owner`` does not hold it."""
@@ -368,12 +378,13 @@ class SqlRecordStore(SqlTransactions):
             pending=pending,
         )
 
-    def _check_free(self, connection: sa.Connection, record: int, key: RecordKey, owner: str | None) -> None:
+    def _check_free(self, connection: sa.Connection, record: int, key: RecordKey, owner: str | None) -> str | None:
+        """The owner of the lock that may be taken over, if there is one. Raises :class:`SessionBusy`."""
         held = connection.execute(sa.select(LOCKS).where(LOCKS.c.record == record)).one_or_none()
-        if held is None or held.owner == owner:
-            return
-        if is_gone(ProcessMark(held.host, held.pid, held.start)):
-            return
+        if held is None:
+            return None
+        if held.owner == owner or is_gone(ProcessMark(held.host, held.pid, held.start)):
+            return str(held.owner)
         here = held.host == this_process().host
         raise SessionBusy(
             f"session {key.session_id} is open " + ("in another process" if held.pid != this_process().pid else "here"),

@@ -273,8 +273,12 @@ class CancelsWhatHasStarted(Broken):
     """A tool of the host's that had started is settled as if it had waited."""
 
     def edit(self, session: Session, event: Event) -> Iterable[Event]:
-        is_unknown = isinstance(event, ToolResponse) and event.source == "host" and event.status == "unknown"
-        yield event.model_copy(update={"status": "cancelled"}) if is_unknown else event
+        started: set[str] = session.memory.setdefault("started", set())
+        if isinstance(event, ToolUpdate) and event.started:
+            started.add(event.request_id)
+        if isinstance(event, ToolResponse) and event.status == "unknown" and event.request_id in started:
+            event = event.model_copy(update={"status": "cancelled"})
+        yield event
 
 
 @broken("TOOL-16")
