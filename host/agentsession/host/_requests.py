@@ -443,7 +443,8 @@ class Pipeline:
         if self._settings.hooks is None:
             return outcome
         shown = await self._settings.hooks.after(request, args, self._facts(request), outcome)
-        return dataclasses.replace(shown, spent=outcome.spent)  # whatever the model is told of it
+        # Whatever the model is told of it: what it has used, and whether it was cut off, is as it was.
+        return dataclasses.replace(shown, spent=outcome.spent, unknown=outcome.unknown)
 
     def _own_annotations(self, name: str) -> ToolAnnotations | None:
         agents = [self._descriptor]

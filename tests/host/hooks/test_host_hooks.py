@@ -24,6 +24,7 @@ from agentsession.protocol import (
     HookOutcome,
     HookPayload,
     MemoryRecordStore,
+    Spent,
     ToolCallHook,
     ToolDecision,
     ToolResponse,
@@ -241,3 +242,17 @@ async def test_nothing_is_kept_of_the_calls_of_a_session_that_is_closed_while_it
 
 @hook("after_tool")
 def _nothing(payload: HookPayload) -> None: ...
+
+
+@pytest.mark.parametrize("said", [modify(data="shorter"), block("not for the model")], ids=["changed", "blocked"])
+async def test_that_a_call_was_cut_off_and_what_it_has_used_stays_when_a_hook_replaces_its_result(
+    said: HookOutcome,
+) -> None:
+    @hook("after_tool")
+    def replace(payload: ToolResultHook) -> HookOutcome:
+        return said
+
+    tools = Tools(ToolOutcome(data="long", is_error=True, unknown=True, spent=Spent(model_calls=2, cost=0.5)))
+    (answered,) = only(await run(Host(tools=[tools.write], policy=allow_all, hooks=[replace])), ToolResponse)
+    assert "long" not in str(answered.data)
+    assert (answered.status, answered.spent) == ("unknown", Spent(model_calls=2, cost=0.5))

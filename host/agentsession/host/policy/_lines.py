@@ -37,8 +37,10 @@ class Places:
         if (table := _TABLE.match(line)) is not None and self._rules:
             self._rules[-1].setdefault(table.group(1), number)
         elif (key := _KEY.match(line)) is not None:
-            keys: dict[str, int] = self._rules[-1] if self._rules else self._top  # type: ignore[assignment]
-            keys.setdefault(key.group(1), number)
+            if self._rules:
+                self._rules[-1].setdefault(key.group(1), number)
+            else:
+                self._top.setdefault(key.group(1), number)
         elif (other := re.match(r"\s*\[+\s*[\"']?([\w-]+)", line)) is not None:
             self._top.setdefault(other.group(1), number)
 

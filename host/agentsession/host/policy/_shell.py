@@ -31,6 +31,8 @@ _WRAPPERS: Final = _SHELLS | frozenset(
     | {"stdbuf", "xargs", "watch", "busybox", "find", "parallel", "ssh", "su", "chroot", "unshare", "strace", "script"}
 )
 """Programs that run what follows them: a denial or a question also looks at each later word as a beginning."""
+_TEXT_TAKERS: Final = frozenset({"env", "ssh", "su", "watch", "script", "parallel", "xargs"})
+"""Those that may take a command line in one word: ``su -c TEXT``, ``env -S TEXT``."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -285,20 +287,29 @@ class _Reader:
 
 
 def _inner(words: Sequence[str], depth: int) -> list[Part] | None:
-    """What ``sh -c TEXT`` and ``eval TEXT`` run, as parts of their own; ``None`` if it cannot be understood."""
-    name = os.path.basename(words[0])
-    text: str | None = None
+    """What ``sh -c TEXT``, ``eval TEXT`` and ``ssh HOST TEXT`` run, also behind ``sudo`` and such, as parts of their
+    own; ``None`` if it cannot be understood."""
+    starts = range(len(words)) if os.path.basename(words[0]) in _WRAPPERS else (0,)
+    parts: list[Part] = []
+    for text in [text for start in starts for text in _texts(words[start:]) if text]:
+        try:
+            parts += _Reader(text, depth + 1).parts()
+        except _NotUnderstood:
+            return None
+    return parts
+
+
+def _texts(words: Sequence[str]) -> list[str]:
+    """The words that a program takes for whole command lines, if it may be one that does."""
+    name, rest = os.path.basename(words[0]), words[1:]
     if name == "eval":
-        text = " ".join(words[1:])
-    elif name in _SHELLS:
-        flag = next((place for place, word in enumerate(words) if place and word[:1] == "-" and "c" in word), None)
-        text = words[flag + 1] if flag is not None and flag + 1 < len(words) else None
-    if not text:
-        return []
-    try:
-        return _Reader(text, depth + 1).parts()
-    except _NotUnderstood:
-        return None
+        return [" ".join(rest)]
+    if name in _SHELLS:  # whichever of its flags has the c: a flag before it may have a value that looks like one
+        flags = [place for place, word in enumerate(rest) if word[:1] in "-+" and word[:2] != "--" and "c" in word]
+        return [rest[place + 1] for place in flags if place + 1 < len(rest)]
+    if name in _TEXT_TAKERS:
+        return [word for word in rest if any(sign.isspace() or sign in ";|&" for sign in word)]
+    return []
 
 
 def _closing(text: str, at: int) -> int:
