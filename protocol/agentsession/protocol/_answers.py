@@ -48,6 +48,16 @@ class RequestState:
     started: bool = False
     """Of a tool that the host runs: the host said that it runs."""
 
+    @property
+    def status_if_left(self) -> str:
+        """Of a tool: the status of its response where nobody will give its result: ``cancelled`` if it cannot have
+        started, ``denied``, or ``unknown``. Rule: TOOL-16."""
+        if self.started:
+            return "unknown"
+        if self.status == "waiting" or self.confirmation not in (None, "accept"):
+            return "cancelled"
+        return "denied" if self.status == "denied" else "unknown"
+
 
 CONFIRMATIONS: Final = frozenset({"tool_confirmation", "user_approval"})
 """The kinds of question whose acceptance lets something happen: it must be a clear yes."""

@@ -23,6 +23,8 @@ from agentsession.protocol import (
     SessionExists,
     SessionMachine,
     StreamEnd,
+    ToolProgress,
+    ToolResponse,
     dump_event,
     grant,
     is_ephemeral,
@@ -121,6 +123,21 @@ async def test_what_waited_is_settled_and_no_host_can_make_it_run(steps: list[St
                     assert not any(receipt.ok for receipt in receipts)
                 await host.run_turn(session, "go on")
     assert ran == []
+
+
+async def test_a_host_tool_that_had_started_is_unknown_in_the_imported_record() -> None:
+    store = MemoryRecordStore()
+    async with ScriptedExecutor([[Call("wipe", id="r-1")]], store=store, reenter=True) as executor:
+        session = await executor.open(OpenOptions(session_id="source"))
+        async with session.stream("go") as stream:
+            async for _ in stream:
+                pass
+        await session.respond(ToolProgress(request_id="r-1", started=True))
+        lines = [dump_event(event) async for event in session.events()]
+        await session.aclose()
+    made = await import_record(store, lines, session_id="copy")
+    (ended,) = [event for event in await store.read(made.key) if isinstance(event, ToolResponse)]
+    assert (ended.request_id, ended.status) == ("r-1", "unknown")
 
 
 async def test_a_record_that_was_cut_inside_a_stream_is_closed_by_its_load() -> None:

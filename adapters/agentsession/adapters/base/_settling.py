@@ -50,16 +50,9 @@ def settle_requests(
         if request.kind == "elicitation":
             yield ElicitationResponse(**base, action="cancel", source="host")
             continue
-        # A request with needs "none" whose own confirmation was not accepted cannot have started.
-        held = request.confirmation not in (None, "accept")
-        if request.started:  # a tool of the host's, which may be at work now
-            status = "unknown"
-        elif waits or held:
+        status = request.status_if_left
+        if status == "unknown" and not request.started and not has_begun(request):
             status = "cancelled"
-        elif request.status == "denied":
-            status = "denied"
-        else:
-            status = "unknown" if has_begun(request) else "cancelled"
         yield ToolResponse(**base, name=request.name, status=status, is_error=True, source="host")
 
 

@@ -217,8 +217,7 @@ class AdversarySession:
 
     def settle_tool(self, request: ToolRequest) -> None:
         """Answer a call that nobody will answer: what the host has started is unknown (TOOL-16)."""
-        known = self._machine.requests.get(request.request_id)
-        status = "unknown" if known is not None and known.started else "cancelled"
+        status = self._machine.requests[request.request_id].status_if_left
         self.add(ToolResponse(request_id=request.request_id, name=request.name, status=status, source="host"))
 
     def _stop(self) -> None:

@@ -130,9 +130,7 @@ def _settlement(machine: SessionMachine, last: Event) -> Iterator[Event]:
         if request.kind == "elicitation":
             made = ElicitationResponse(**stamps, action="cancel")
         else:
-            held = request.status == "waiting" or request.confirmation not in (None, "accept")
-            status = "cancelled" if held else "denied" if request.status == "denied" else "unknown"
-            made = ToolResponse(**stamps, name=request.name, status=status, is_error=True)
+            made = ToolResponse(**stamps, name=request.name, status=request.status_if_left, is_error=True)
         machine.feed(made)
         yield made
     seq = machine.seq + 1
