@@ -1,6 +1,6 @@
 """How many calls of a tool, or of a provider's tools, run at once.
 
-Not for: the host's own limit over all of its tools (``_requests.py``). Rules carried: HITL-11 (waiting for a place is
+Not for: the host's own limit over all of its tools (``_toolruns.py``). Rules carried: HITL-11 (waiting for a place is
 not the tool's time, because the call has not begun). May import: anyio, ``_toolcontext``, ``protocol``.
 
 A limit stands for something outside: a database with three connections, a server that does one thing at a time. So it

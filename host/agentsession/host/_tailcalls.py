@@ -1,6 +1,6 @@
 """A tool that hands its call over to another: ``return TailCall("save", {...})``.
 
-Not for: deciding about it or running it (``_requests.py``). Rules carried: HITL-01 (the other call is decided on like
+Not for: deciding about it or running it (``_tailchain.py``). Rules carried: HITL-01 (the other call is decided on like
 any). May import: ``protocol``.
 
 The agent sees one call and one result. The other call passes the whole pipeline once more, so that a tool cannot reach

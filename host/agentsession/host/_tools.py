@@ -1,7 +1,7 @@
 """Host tools: typed Python functions that a model may call.
 
 Not for: several of them together (``_toolbox.py``), whether a call may run (``_policy.py``), when it runs
-(``_requests.py``). Rules carried: TOOL-04, SEC-01 (no traceback in a result).
+(``_toolruns.py``). Rules carried: TOOL-04, SEC-01 (no traceback in a result).
 May import: anyio, ``_places``, ``_signature``, ``protocol``.
 
 A tool never raises to its caller. Bad arguments, a value that JSON cannot say, an exception: each becomes a result that

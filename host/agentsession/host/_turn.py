@@ -210,10 +210,10 @@ class Turn:
             unanswered=tuple(request.request_id for request in self._session.pending),
             usage=self._usage,
             errors=tuple(self._errors),
-            still_running=tuple(self._pipeline.still_running),
+            still_running=tuple(self._pipeline.runs.still_running),
             elapsed_s=anyio.current_time() - started,
             people_s=self._pipeline.people.total_s,
-            tools_s=self._pipeline.tools.total_s,
+            tools_s=self._pipeline.runs.time.total_s,
         )
 
     async def abort(self, reason: str | None) -> None:
@@ -471,7 +471,7 @@ class Turn:
             answer: Answer | None
             try:
                 if isinstance(request, ToolRequest) and self._is_lost(request):
-                    answer = self._pipeline.lost(request)
+                    answer = self._pipeline.runs.lost(request)
                 else:
                     answer = await self._pipeline.answer(request, problem)
             except EndTurn as end:
@@ -560,7 +560,9 @@ class Turn:
     def _is_lost(self, request: ToolRequest) -> bool:
         """Whether the tool of this request was started by a host that is gone."""
         started = self._started.get(request.request_id)
-        return started is not None and started <= self._attached.found_seq and not self._pipeline.is_running(request)
+        return (
+            started is not None and started <= self._attached.found_seq and not self._pipeline.runs.is_running(request)
+        )
 
     def _is_anothers(self, request: ToolRequest) -> bool:
         """Whether another host runs the tool of this request, and will say what became of it."""
@@ -587,7 +589,7 @@ class Turn:
 
     def _stop_serving(self, spared: _Serving | None = None) -> None:
         """Before an abort: cancel what is served, and keep what is to be said of the tools that run."""
-        self._stopped += self._pipeline.stopped()
+        self._stopped += self._pipeline.runs.stopped()
         for serving in self._serving.values():
             if serving is not spared:
                 serving.scope.cancel()
@@ -651,7 +653,7 @@ class Turn:
             settings=self._settings,
             facts=lambda: self._facts(request),
             asker=self._pipeline.asker,
-            tools=self._pipeline.tools,
+            tools=self._pipeline.runs.time,
             send=self._send_progress,
             add_usage=self.add_usage,
             rest=self._rest,

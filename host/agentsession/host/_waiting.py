@@ -1,6 +1,6 @@
 """The requests that wait for a person, of all sessions of a host: one answer may settle several.
 
-Not for: asking (``_requests.py``) or what was remembered (``policy``). Rules carried: HITL-01.
+Not for: asking (``_decider.py``) or what was remembered (``policy``). Rules carried: HITL-01.
 May import: anyio, ``_policy``, ``policy``, ``protocol``.
 
 An answer that is remembered, or a change of the permission mode, may decide what others are being asked. Each that is

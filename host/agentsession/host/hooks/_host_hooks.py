@@ -1,6 +1,6 @@
 """What a host hands to its sessions as their hooks, and remembers of what they said about each call.
 
-Not for: running hooks (``_chain.py``) or deciding (``_requests.py``, which asks here). Rules carried: HITL-01, HITL-04.
+Not for: running hooks (``_chain.py``) or deciding (``_decider.py``, which asks here). Rules carried: HITL-01, HITL-04.
 May import: ``_outcome``, ``_policy``, ``protocol``, the modules beside it.
 
 Executors know ``proceed`` and ``block``; ``ask`` is between a hook and its host. So the host keeps it, by session and

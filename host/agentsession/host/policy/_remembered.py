@@ -1,6 +1,6 @@
 """Answers that a person wants to hold for more than one call: for the session, or always.
 
-Not for: the file (``_remembered_file.py``) or asking (``_requests.py``). Rules carried: HITL-04 (bound to the
+Not for: the file (``_remembered_file.py``) or asking (``_decider.py``). Rules carried: HITL-04 (bound to the
 arguments). May import: anyio, ``_policy``, ``_remembered_file`` beside it, ``protocol``.
 
 An answer is kept under a key: the tool, what narrows the rule that asked, and where the tool can destroy (or the rule
