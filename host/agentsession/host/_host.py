@@ -15,6 +15,7 @@ from typing import Any, Literal, cast
 
 import anyio
 
+from agentsession.host._attached import Attached, recorded_mode
 from agentsession.host._elicitation import ElicitationChannel, NoChannel
 from agentsession.host._limits import HostLimits
 from agentsession.host._lineage import LOOSEST_MODE, Above, Child
@@ -24,7 +25,7 @@ from agentsession.host._registry import SessionFactory
 from agentsession.host._results import TurnResult
 from agentsession.host._settings import AnswerObserver, Observer, Settings, observe
 from agentsession.host._toolbox import ToolBox, ToolLike, ToolProvider, is_provider
-from agentsession.host._turn import Attached, Turn, recorded_mode
+from agentsession.host._turn import Turn
 from agentsession.host._waiting import WaitingRequests
 from agentsession.host.hooks import HookChain, HostHooks
 from agentsession.host.policy._remembered import RememberedAnswers

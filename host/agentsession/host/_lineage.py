@@ -2,8 +2,7 @@
 
 Not for: running the sub-agent (``_child_run.py``) or what it shows (``_child_events.py``).
 Rules carried: HITL-11 (time in which a person is asked is no tool's time). May import: anyio, ``_child_events``,
-``_rest``,
-``_results``, ``_settings``, ``protocol``.
+``_elicitation``, ``_rest``, ``_results``, ``_settings``, ``protocol``.
 
 A sub-agent has a session and a turn of its own. Whatever of it could be looser than its caller's is bounded here: its
 principal path begins with the caller's, its mode is the stricter of both, its questions join the root's one queue.
@@ -26,7 +25,7 @@ from agentsession.host._settings import Settings
 from agentsession.protocol import AgentSession, Event, HookPayload, ToolProgress, ToolRequest, Usage
 
 if TYPE_CHECKING:
-    from agentsession.host._turn import Attached
+    from agentsession.host._attached import Attached
 
 __all__ = ["LOOSEST_MODE", "MODES", "Above", "Caller", "Child", "stricter"]
 

@@ -1,7 +1,7 @@
 """One request on its way to its answer: schema check, policy, the person, the run.
 
 Not for: the stages themselves (``_decider.py``, ``_asker.py``, ``_toolruns.py``, ``_tailchain.py``), scheduling and
-sending (``_turn.py``). Rules carried: TOOL-04, TOOL-05, HITL-01.
+sending (``_serving.py``). Rules carried: TOOL-04, TOOL-05, HITL-01.
 May import: ``_asker``, ``_decider``, ``_lineage``, ``_outcome``, ``_results``, ``_settings``, ``_tailchain``,
 ``_toolruns``, ``protocol``.
 """
