@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.host.policy.rules import decides, request
 
+from agentsession.host.policy import _shell
 from agentsession.host.policy._shell import parse_command
 
 TEXT = """
@@ -99,6 +100,20 @@ def test_what_begins_as_an_allow_says_is_allowed(command: Any) -> None:
         "$X x",
         "r* x",
         "sudo $X",
+        "RM x",
+        "rm.exe x",
+        "=rm x",
+        "'time' rm x",
+        "/usr/bin/time rm x",
+        "flock f rm x",
+        "taskset 1 rm x",
+        "trap 'rm x' EXIT",
+        "toybox rm x",
+        "ash -c 'rm x'",
+        "bash -c -- 'rm x'",
+        "bash -c -e 'rm x'",
+        "bash -c 'rm x' $X",
+        "uv run rm x",
     ],
 )
 def test_no_way_of_writing_it_passes_a_denial(command: Any) -> None:
@@ -128,6 +143,9 @@ def test_no_way_of_writing_it_passes_a_denial(command: Any) -> None:
         "! git status",
         "if true; then ls; fi",
         "echo $'\\x72m'",
+        "alias l='rm x'; l",
+        "hash -p /bin/rm z; z",
+        "and rm x",
         "",
         " ",
         7,
@@ -144,6 +162,112 @@ def test_what_is_not_understood_is_not_allowed_and_a_denial_holds(command: Any) 
 @pytest.mark.parametrize(
     "command",
     [
+        "echo rm x | sh",
+        "echo cm0geA== | base64 -d | sh",
+        "echo rm x | sudo -u bob bash",
+        "echo rm x | bash -s",
+        "echo rm x | bash -o errexit",
+        "sh < f",
+        "bash /dev/stdin < f",
+        ". /dev/stdin < f",
+        "echo 'rm x' | xargs sh -c",
+        "echo rm x | xargs -n 2 env",
+        "echo x | xargs -I% % y",
+        "echo 'rm x' | parallel",
+        "echo 'rm x' | at now",
+        "env -S'rm x'",
+        "env -Srm",
+        "env --split-string='rm x'",
+        "su -c'rm x'",
+        "su -crm",
+        "su --command='rm x'",
+        "script -qc'rm x'",
+        "fish --command=rm",
+    ],
+)
+def test_a_denial_holds_for_what_runs_what_nobody_can_read(command: str) -> None:
+    assert says(f"git status; {command}") == ("deny", "no-rm")
+    allows = '[[rule]]\nid = "a"\ntools = ["sh"]\ndecision = "allow"\n'
+    assert decides(f"{allows}{DENIES}", request("sh", {"command": command})) == ("deny", "no-rm")
+
+
+DENIES = """
+[[rule]]
+id = "no-rm"
+tools = ["sh"]
+shell = [["rm"], ["git", "push"], ["python3"]]
+decision = "deny"
+"""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git -C dir push",
+        "git --no-pager -c a=b push origin",
+        "sudo git -C dir push",
+        "echo push | xargs git",
+        "Git push",
+        "git -C $X push",
+        "$(echo python)3>/dev/null -c x",
+        "${X}3>/dev/null -c x",
+        "`echo python`3>/dev/null -c x",
+    ],
+)
+def test_a_denial_of_a_subcommand_holds_past_options_and_whatever_makes_its_words(command: str) -> None:
+    allows = '[[rule]]\nid = "a"\ntools = ["sh"]\ndecision = "allow"\n'
+    assert decides(f"{allows}{DENIES}", request("sh", {"command": command})) == ("deny", "no-rm")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "bash script.sh",
+        "sh -c 'ls | wc -l'",
+        "bash -ce ls",
+        "bash --version",
+        "find . -name x | xargs wc -l",
+        "xargs -n 1 grep time",
+        "uv run pytest -q",
+        ". v/bin/activate && pytest",
+        "git log --grep push",
+        "git commit -m push",
+        "echo git push",
+        "env A=1 pytest",
+        "ssh -p 22 far ls",
+    ],
+)
+def test_a_denial_holds_for_no_command_that_is_plainly_another(command: str) -> None:
+    allows = '[[rule]]\nid = "a"\ntools = ["sh"]\ndecision = "allow"\n'
+    assert decides(f"{allows}{DENIES}", request("sh", {"command": command})) == ("allow", "a")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "env " * 480 + "'a b' " * 480,
+        "sh " * 300 + "-c 'a b' " * 300,
+        "env " * 100 + " ".join(f"\"env env env 'a {number}' 'c d'\"" for number in range(400)),
+        "eval " * 900 + "x",
+    ],
+)
+def test_no_line_is_read_without_bound(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    made = _shell._Reader.parts
+
+    def parts(self: _shell._Reader) -> list[_shell.Part]:
+        read.append("line")
+        return made(self)
+
+    monkeypatch.setattr(_shell._Reader, "parts", parts)
+    parse_command(line)
+    assert len(read) < 100
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git status >&\u0663",
         "git status > x",
         "git log >> x",
         "ls < x",

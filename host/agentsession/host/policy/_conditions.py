@@ -36,6 +36,13 @@ _LONGEST_FOR_REGEX: Final = 4_096
 """Characters. What a pattern costs can grow faster than the text it looks at."""
 
 
+_UP: Final = re.compile(r"(?:^|[/\\]|%2f|%5c)(?:\.|%2e){2}(?:[/\\?#]|%2f|%5c|$)", re.IGNORECASE)
+"""A step up, in a path or a URL."""
+_IDLE: Final = re.compile(r"(?<!:)/(?:\.?/)+")
+_AT_ONCE: Final = re.compile(r"^(?:\./+)+")
+"""Steps that lead nowhere; two slashes after a URL's scheme are none."""
+
+
 class Fit(enum.IntEnum):
     """Whether a condition holds; of several the least counts."""
 
@@ -185,10 +192,23 @@ def _one_of(members: Sequence[Any]) -> Check:
 
 
 def _on_path(holds: Callable[[str], bool], operand: str) -> Check:
-    """``src/../../etc`` begins with ``src/`` and leads elsewhere, so it is odd where the operand is a path."""
+    """``src/../../etc`` begins with ``src/`` and leads elsewhere, so it is odd where the operand is a path; so is
+    ``//etc/passwd`` to ``/etc/``. A URL may say the dots as ``%2e``, and with a tab among them."""
     if "/" not in operand:
         return holds
-    return lambda value: None if ".." in value and ".." in re.split(r"[/\\]", value) else holds(value)
+    is_url = "://" in operand
+
+    def check(value: str) -> bool | None:
+        if (".." in value or "%2" in value) and _UP.search(value) is not None:
+            return None
+        if is_url and not value.isprintable():
+            return None
+        says = holds(value)
+        if ("//" in value or "./" in value) and holds(_IDLE.sub("/", _AT_ONCE.sub("", value))) is not says:
+            return None
+        return says
+
+    return check
 
 
 def _regex(pattern: re.Pattern[str]) -> Check:

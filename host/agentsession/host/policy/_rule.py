@@ -74,14 +74,15 @@ class PolicyRule:
     rank: tuple[int, int, int] = dataclasses.field(init=False, repr=False, compare=False)
     """The highest rank among the rules that hold wins: tier, priority, strictness. No file order counts."""
     heads: frozenset[str] = dataclasses.field(init=False, repr=False, compare=False)
-    """The first words of ``shell``."""
+    """The first words of ``shell``, also in lower case."""
     _is_tool: Callable[[str], object] = dataclasses.field(init=False, repr=False, compare=False)
     _is_path: tuple[Callable[[Sequence[str]], bool], ...] = dataclasses.field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         patterns = "|".join(fnmatch.translate(glob) for glob in self.tools)
         object.__setattr__(self, "rank", (int(self.tier), self.priority, self.strictness))
-        object.__setattr__(self, "heads", frozenset(prefix[0] for prefix in self.shell))
+        firsts = [prefix[0] for prefix in self.shell]
+        object.__setattr__(self, "heads", frozenset({*firsts, *(first.casefold() for first in firsts)}))
         object.__setattr__(self, "_is_tool", re.compile(patterns).match)
         object.__setattr__(self, "_is_path", tuple(path_pattern(glob) for glob in self.principals))
 

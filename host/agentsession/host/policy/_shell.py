@@ -1,6 +1,7 @@
 """Shell commands as policies see them: split into their parts, each a list of words that a rule's prefixes are held to.
 
-Not for: running anything, nor for being a shell. Rules carried: none of the contract's. May import: ``_conditions``.
+Not for: running anything, nor for being a shell. Rules carried: none of the contract's. May import: ``_conditions``,
+``_programs``.
 
 Only what is certainly understood is split. A line with loops, groups, functions, here-documents or arithmetic is *not
 parsed*: no allow holds for it, every denial and question with ``shell`` does. What a part runs cannot be known from a
@@ -10,29 +11,23 @@ pattern (a script may do anything), so this narrows what an allow covers and is 
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Sequence
 from typing import Any, Final
 
 from agentsession.host.policy._conditions import Fit, is_odd_text
+from agentsession.host.policy._programs import RUNNERS, is_blind, name_of, texts_in, with_tail
 
 __all__ = ["Part", "parse_command"]
 
 _MOST_PARTS: Final = 64
 _MOST_WORDS: Final = 1_000
+"""Of a line with all that is nested in it, as of its parts: reading one costs at most so much."""
 _DEEPEST: Final = 4
 _RESERVED: Final = frozenset(
     {"!", "[[", "]]", "if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac"}
-    | {"select", "function", "coproc", "time", "in"}
+    | {"select", "function", "coproc", "time", "in", "and", "or", "not", "begin", "repeat", "foreach"}
 )
-_SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish"})
-_WRAPPERS: Final = _SHELLS | frozenset(
-    {"sudo", "doas", "env", "command", "builtin", "exec", "eval", "nohup", "nice", "ionice", "timeout", "setsid"}
-    | {"stdbuf", "xargs", "watch", "busybox", "find", "parallel", "ssh", "su", "chroot", "unshare", "strace", "script"}
-)
-"""Programs that run what follows them: a denial or a question also looks at each later word as a beginning."""
-_TEXT_TAKERS: Final = frozenset({"env", "ssh", "su", "watch", "script", "parallel", "xargs"})
-"""Those that may take a command line in one word: ``su -c TEXT``, ``env -S TEXT``."""
+"""First words that are no commands, in some shell."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -45,37 +40,39 @@ class Part:
     """No redirection to a file and no assignment before it; an allow holds for no other."""
     heads: frozenset[str] | None = dataclasses.field(init=False, compare=False, repr=False)
     """The words that a prefix must begin with to have a chance; ``None``: any may."""
+    _starts: tuple[int, ...] = dataclasses.field(init=False, compare=False, repr=False)
+    """Where a command may begin, to a denial: a program that runs others has several."""
+    _run: tuple[str | None, ...] = dataclasses.field(init=False, compare=False, repr=False)
+    """The words with what is put behind them when it runs."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "heads", self._heads())
-
-    def _heads(self) -> frozenset[str] | None:
         first = self.words[0] if self.words else ""
-        if first is None:
-            return None
-        words = self.words if os.path.basename(first) in _WRAPPERS else (first,)
-        if None in words:
-            return None
-        known = [word for word in words if word is not None]
-        return frozenset({first, *map(os.path.basename, known)})
+        runs_others = first is not None and name_of(first) in RUNNERS
+        run = with_tail(self.words) if runs_others else self.words
+        starts = range(len(self.words)) if runs_others else range(min(1, len(self.words)))
+        heads: frozenset[str] | None = None
+        begins = [self.words[start] for start in starts]
+        if None not in begins and not (runs_others and is_blind(self.words)):
+            known = [word for word in begins if word is not None]
+            heads = frozenset({*known[:1], *map(name_of, known)})
+        object.__setattr__(self, "heads", heads)
+        object.__setattr__(self, "_starts", tuple(starts))
+        object.__setattr__(self, "_run", run)
 
     def fits(self, prefixes: Sequence[tuple[str, ...]], *, is_allow: bool) -> Fit:
-        """Whether one of the prefixes begins it. For a denial or a question also behind ``sudo``, ``env`` and such."""
-        best = max((_begins(self.words, prefix) for prefix in prefixes), default=Fit.NO)
+        """Whether one of the prefixes begins it. For a denial or a question also behind ``sudo``, ``env`` and such, and
+        with options before the next word: ``git -C dir push``."""
         if is_allow:
+            best = max((_begins(self.words, prefix) for prefix in prefixes), default=Fit.NO)
             return Fit.ODD if best is Fit.YES and not self.is_plain else best
-        if best is Fit.YES or not self.words:
-            return best
-        first = self.words[0]
-        if first is None:
-            return Fit.ODD
-        name = os.path.basename(first)
-        starts = range(len(self.words)) if name in _WRAPPERS else (0,)
+        starts = self._starts
+        if self.heads is None:  # at least odd, so the first word is enough to know
+            starts = starts[:1]
+        best = Fit.ODD if self.heads is None else Fit.NO
         for start in starts:
-            words = self.words[start:]
-            if words[0] is not None:
-                words = (os.path.basename(words[0]), *words[1:])
-            best = max(best, *(_begins(words, prefix) for prefix in prefixes))
+            best = max(best, *(_may_begin(self._run, start, prefix) for prefix in prefixes))
+            if best is Fit.YES:
+                break
         return best
 
 
@@ -90,6 +87,35 @@ def _begins(words: Sequence[str | None], prefix: Sequence[str]) -> Fit:
     return Fit.YES
 
 
+def _may_begin(words: Sequence[str | None], start: int, prefix: Sequence[str]) -> Fit:
+    """As :func:`_begins` from ``start`` on, however the program is written, and past options and their values."""
+    first = words[start]
+    if first is None:
+        return Fit.ODD
+    if first != prefix[0] and name_of(first) != prefix[0].casefold():
+        return Fit.NO
+    places = {start + 1}
+    is_odd = False
+    for wanted in prefix[1:]:
+        found: set[int] = set()
+        seen: set[int] = set()
+        while places:
+            place = places.pop()
+            if place >= len(words) or place in seen:
+                continue
+            seen.add(place)
+            word = words[place]
+            is_odd = is_odd or word is None
+            if word == wanted:
+                found.add(place + 1)
+            if word is not None and word[:1] == "-":
+                places |= {place + 1, place + 2}
+        places = found
+        if not places:
+            return Fit.ODD if is_odd else Fit.NO
+    return Fit.YES
+
+
 def parse_command(command: Any) -> tuple[Part, ...] | None:
     """The parts of a command line, or of a list of words; ``None`` if it cannot be understood."""
     if isinstance(command, list):
@@ -98,29 +124,47 @@ def parse_command(command: Any) -> tuple[Part, ...] | None:
             isinstance(word, str) and not is_odd_text(word) for word in words
         ):
             return None
-        inner = _inner(words, 0)
-        return None if inner is None else (Part(tuple(words)), *inner)
+        left = _Left()
+        try:
+            return (Part(tuple(words)), *_inner(words, 0, left))
+        except _NotUnderstood:
+            return None
     if not isinstance(command, str) or is_odd_text(command):
         return None
     try:
-        parts = _Reader(command, 0).parts()
+        return tuple(_Reader(command, 0, _Left()).parts()) or None
     except _NotUnderstood:
         return None
-    return tuple(parts) if 0 < len(parts) <= _MOST_PARTS else None
 
 
 class _NotUnderstood(Exception):
     pass
 
 
+class _Left:
+    """How much more of a line is read; shared by all that is nested in it, which could else cost without bound."""
+
+    def __init__(self) -> None:
+        self._parts = _MOST_PARTS
+        self._words = _MOST_WORDS
+
+    def take(self, *, parts: int = 0, words: int = 0) -> None:
+        """Raises :class:`_NotUnderstood` when there is nothing left."""
+        self._parts -= parts
+        self._words -= words
+        if self._parts < 0 or self._words < 0:
+            raise _NotUnderstood
+
+
 class _Reader:
     """Reads one line, character by character."""
 
-    def __init__(self, text: str, depth: int) -> None:
+    def __init__(self, text: str, depth: int, left: _Left) -> None:
         if depth > _DEEPEST or any(ord(sign) < 32 and sign not in "\t\n" for sign in text):
             raise _NotUnderstood
         self._text = text
         self._depth = depth
+        self._left = left
         self._at = 0
         self._parts: list[Part] = []
         self._words: list[str | None] = []
@@ -133,8 +177,6 @@ class _Reader:
         """All of it. Raises :class:`_NotUnderstood`."""
         while self._at < len(self._text):
             self._step(self._text[self._at])
-            if len(self._parts) > _MOST_PARTS or len(self._words) > _MOST_WORDS:
-                raise _NotUnderstood
         self._end_part()
         return self._parts
 
@@ -173,7 +215,7 @@ class _Reader:
         elif sign in "$`":
             self._expansion()
         else:
-            if sign in "*?[~":
+            if sign in "*?[~" or (sign == "=" and self._word is None):  # zsh makes a path of =rm
                 self._unknown()
             self._add(sign)
             self._at += 1
@@ -224,13 +266,13 @@ class _Reader:
                 self._at += 1
 
     def _nested(self, text: str) -> None:
-        self._parts += _Reader(text, self._depth + 1).parts()
+        self._parts += _Reader(text, self._depth + 1, self._left).parts()
 
     def _redirect(self) -> None:
         """A redirection. Only those that write nowhere leave the part plain: ``2>&1``, ``>/dev/null``."""
         text = self._text
-        if self._word is not None and "".join(self._word).isdecimal() and not self._is_quoted:
-            self._word, self._is_known = None, True  # 2>: the number is part of the sign
+        if self._is_known and not self._is_quoted and self._word is not None and _is_digits("".join(self._word)):
+            self._word = None  # 2>: the number is part of the sign
         self._end_word()
         signs = next(
             sign
@@ -249,7 +291,7 @@ class _Reader:
         if len(self._words) != before + 1:
             raise _NotUnderstood
         target = self._words.pop()
-        is_harmless = target == "/dev/null" or (signs in (">&", "<&") and target is not None and target.isdecimal())
+        is_harmless = target == "/dev/null" or (signs in (">&", "<&") and target is not None and _is_digits(target))
         self._is_plain = self._is_plain and is_harmless
 
     def _add(self, text: str, *, quoted: bool = False) -> None:
@@ -271,45 +313,36 @@ class _Reader:
         if not self._words and "=" in word and word.partition("=")[0].rstrip("+").isidentifier():
             self._is_plain = False  # an assignment: LD_PRELOAD=x git status
         else:
+            self._left.take(words=1)
             self._words.append(word if self._is_known else None)
         self._word, self._is_known, self._is_quoted = None, True, False
 
     def _end_part(self) -> None:
         self._end_word()
         if self._words or not self._is_plain:
+            self._left.take(parts=1)
             self._parts.append(Part(tuple(self._words), self._is_plain))
-            if self._words and all(isinstance(word, str) for word in self._words):
-                inner = _inner([str(word) for word in self._words], self._depth)
-                if inner is None:
-                    raise _NotUnderstood
-                self._parts += inner
+            self._parts += _inner(self._words, self._depth, self._left)
         self._words, self._is_plain = [], True
 
 
-def _inner(words: Sequence[str], depth: int) -> list[Part] | None:
+def _inner(words: Sequence[str | None], depth: int, left: _Left) -> list[Part]:
     """What ``sh -c TEXT``, ``eval TEXT`` and ``ssh HOST TEXT`` run, also behind ``sudo`` and such, as parts of their
-    own; ``None`` if it cannot be understood."""
-    starts = range(len(words)) if os.path.basename(words[0]) in _WRAPPERS else (0,)
+    own. Raises :class:`_NotUnderstood`."""
+    first = words[0] if words else None
+    if first is None or name_of(first) not in RUNNERS:
+        return []
     parts: list[Part] = []
-    for text in [text for start in starts for text in _texts(words[start:]) if text]:
-        try:
-            parts += _Reader(text, depth + 1).parts()
-        except _NotUnderstood:
-            return None
+    read: set[str] = set()
+    for text in texts_in(words):
+        if text and text not in read:
+            read.add(text)
+            parts += _Reader(text, depth + 1, left).parts()
     return parts
 
 
-def _texts(words: Sequence[str]) -> list[str]:
-    """The words that a program takes for whole command lines, if it may be one that does."""
-    name, rest = os.path.basename(words[0]), words[1:]
-    if name == "eval":
-        return [" ".join(rest)]
-    if name in _SHELLS:  # whichever of its flags has the c: a flag before it may have a value that looks like one
-        flags = [place for place, word in enumerate(rest) if word[:1] in "-+" and word[:2] != "--" and "c" in word]
-        return [rest[place + 1] for place in flags if place + 1 < len(rest)]
-    if name in _TEXT_TAKERS:
-        return [word for word in rest if any(sign.isspace() or sign in ";|&" for sign in word)]
-    return []
+def _is_digits(text: str) -> bool:
+    return text.isascii() and text.isdecimal()
 
 
 def _closing(text: str, at: int) -> int:
