@@ -1,40 +1,25 @@
 """Hosts whose process is killed anywhere: the killed side of ``test_killed_anywhere.py``.
 
-Run with a folder, a number of kills and a seed. Session after session is played to its end by a :class:`Host` over the
-scripted executor and a SQLite record, each in a folder of its own, and each *life* of it in a forked process. A life
-counts its steps: writes to the record, entries and exits of tools, questions, receipts, events that the observer was
-given. At the step that was drawn for it (the n-th of a kind) it kills itself by SIGKILL; the next life loads the
-session and goes on.
-
-Only steps change what is on the disk, or what somebody outside knows of it; so to be killed at every step is to be
-killed anywhere. What must be known outside goes to ``notes.ndjson`` of the session's folder at once.
+Run with a folder, a number of kills and a seed. Session after session is played by a :class:`Host` over the scripted
+executor and a SQLite record, and killed as ``tests/killing.py`` says: at writes to the record, entries and exits of
+tools, questions, receipts, events that the observer was given.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import faulthandler
-import itertools
-import json
 import logging
-import os
 import random
-import signal
 import sys
-import threading
-import traceback
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import anyio
 import anyio.lowlevel
-from sqlalchemy.event import listen
+from tests.killing import Notes, Records, play, word_of
 
 from agentsession.adapters.scripted import Ask, Call, Calls, Deltas, Say, ScriptedExecutor, Step
-from agentsession.host import Approval, CallbackChannel, Host, SqliteRecordStore, ask_all, tool
+from agentsession.host import Approval, CallbackChannel, Host, ask_all, tool
 from agentsession.protocol import (
     AgentSession,
     Answer,
@@ -43,76 +28,18 @@ from agentsession.protocol import (
     Event,
     OpenOptions,
     Receipt,
-    RecordKey,
     SessionNotFound,
     StreamEnd,
-    ToolDenial,
-    ToolGrant,
     accept,
     is_ephemeral,
 )
 
 SESSION: Final = "s-killed"
-NOTES: Final = "notes.ndjson"
 TURNS: Final = 2
 """So many turns are completed; a turn that was lost does not count."""
 SCHEMA: Final = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 
 _SCRIPTED: Final = 40
-_LIFE_S: Final = 60
-"""Bounds a life that hangs; no life waits for it."""
-_MOST_LIVES: Final = 40
-
-Death = tuple[str, int]
-"""The n-th step of a kind."""
-
-
-class Notes:
-    """What is known outside of the process, and the life's steps."""
-
-    def __init__(self, folder: Path, life: int, death: Death | None) -> None:
-        self._file = os.open(folder / NOTES, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
-        self._life = life
-        self._death = death
-        self._counting = threading.Lock()
-        self.steps: Counter[str] = Counter()
-
-    def note(self, kind: str, **fields: Any) -> None:
-        os.write(self._file, (json.dumps({"note": kind, "life": self._life, **fields}) + "\n").encode())
-
-    def step(self, what: str) -> None:
-        """One step further, in whatever thread; or the end."""
-        with self._counting:
-            self.steps[what] += 1
-            if (what, self.steps[what]) == self._death:
-                self.note("killed", at=f"{what}, {self.steps[what]}")
-                os.kill(os.getpid(), signal.SIGKILL)
-
-
-class Records(SqliteRecordStore):
-    """The record store; before and after each of its writes is a step."""
-
-    def __init__(self, path: Path, notes: Notes) -> None:
-        super().__init__(path)
-        listen(self._engine, "connect", _do_not_sync)
-        self._notes = notes
-
-    async def append(self, key: RecordKey, events: Sequence[Event], *, reserved_seq: int) -> None:
-        self._notes.step("before a write to the record")
-        await super().append(key, events, reserved_seq=reserved_seq)
-        self._notes.step("after a write to the record")
-
-    @contextlib.contextmanager
-    def _transaction(self, *, write: bool) -> Iterator[Any]:
-        with super()._transaction(write=write) as connection:
-            yield connection
-            if write:
-                self._notes.step("before the commit of a transaction")
-
-
-def _do_not_sync(connection: Any, record: Any) -> None:
-    # What a process has written outlives it; only a machine that stops would lose it.
-    connection.execute("PRAGMA synchronous=OFF").close()
 
 
 def script(notes: Notes) -> list[list[Step]]:
@@ -237,90 +164,11 @@ def says_no(seed: str, name: str, args: Mapping[str, Any]) -> bool:
     return random.Random(f"{seed} {name} {args['n']}").random() < 0.2
 
 
-def word_of(answer: Answer) -> str:
-    """What the record must say of a request whose answer was acknowledged."""
-    if isinstance(answer, ElicitationAnswer):
-        return answer.action
-    if isinstance(answer, ToolGrant):
-        return "granted"
-    if isinstance(answer, ToolDenial):
-        return "denied"
-    return "unknown" if getattr(answer, "unknown", None) else "completed"
-
-
-# -- lives and deaths -------------------------------------------------------------------------------------------------
-
-
-def fork_life(folder: Path, seed: str, life: int, death: Death | None) -> bool:
-    """One life in a process of its own; whether it was killed."""
-    child = os.fork()
-    if child == 0:
-        _live(folder, seed, life, death)
-    _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
-        return True
-    if status:
-        raise SystemExit(f"life {life} of {folder.name} failed; it ended with {os.waitstatus_to_exitcode(status)}")
-    return False
-
-
-def _live(folder: Path, seed: str, life: int, death: Death | None) -> NoReturn:
-    faulthandler.dump_traceback_later(_LIFE_S, exit=True)
-    status = 1
-    try:
-        notes = Notes(folder, life, death)
-        notes.note("born")
-        asyncio.run(Desk(notes, seed, life).live(folder))
-        notes.note("done", steps=notes.steps)
-        status = 0
-    except BaseException:  # noqa: BLE001  # whatever it is, the parent's code must not go on in this process
-        traceback.print_exc()
-    finally:
-        sys.stderr.flush()
-        os._exit(status)
-
-
-def notes_in(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / NOTES).read_text().splitlines()]
-
-
-def deaths_of(steps: Mapping[str, int], drawn: random.Random) -> Iterator[Death]:
-    """For first lives, for ever: every step once, one of each kind after the other, then anew."""
-    while True:
-        left = {what: drawn.sample(range(1, count + 1), count) for what, count in steps.items()}
-        while left:
-            for what in drawn.sample(sorted(left), len(left)):
-                yield what, left[what].pop()
-            left = {what: numbers for what, numbers in left.items() if numbers}
-
-
 def main(place: str, kills: str, seed: str) -> None:
-    drawn = random.Random(seed)
-    left = int(kills)
-    steps: Mapping[str, int] = {}
-    deaths: Iterator[Death] = iter(())
-    for number in itertools.count():
-        folder = Path(place, f"session-{number}")
-        folder.mkdir()
-        for life in range(_MOST_LIVES):
-            death: Death | None = None
-            if number and left:  # the first session is not killed; each other one dies once, and perhaps again
-                death = next(deaths) if life == 0 or drawn.random() < 0.4 else None
-            if not fork_life(folder, f"{seed} {number}", life, death):
-                break
-            left -= 1
-        else:
-            raise SystemExit(f"{folder.name} does not end")
-        if not number:
-            steps = notes_in(folder)[-1]["steps"]
-            deaths = deaths_of(steps, drawn)
-        if not left:
-            return
+    async def live(folder: Path, number: int, life: int, notes: Notes) -> None:
+        await Desk(notes, f"{seed} {number}", life).live(folder)
 
-
-def folders(place: Path) -> Sequence[Path]:
-    """The sessions, in order."""
-    return sorted(place.iterdir(), key=lambda folder: int(folder.name.rpartition("-")[2]))
+    play(Path(place), int(kills), seed, live)
 
 
 if __name__ == "__main__":

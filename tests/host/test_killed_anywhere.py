@@ -17,7 +17,8 @@ from typing import Any
 
 import anyio
 import pytest
-from tests.host.killed_host import SESSION, TURNS, folders, key_of, notes_in, says_no
+from tests.host.killed_host import SESSION, TURNS, key_of, says_no
+from tests.killing import folders, notes_in
 
 from agentsession.host import SqliteRecordStore
 from agentsession.protocol import (

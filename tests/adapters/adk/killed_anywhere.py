@@ -1,16 +1,8 @@
 """Sessions whose process is killed anywhere: the killed side of ``test_session_killed_anywhere.py``.
 
-Run with a folder, ``inline`` or ``parked``, a number of kills and a seed. Session after session is played to its end,
-each in a folder of its own, and each *life* of it in a forked process. A life counts its steps: what it writes to the
-record and to ADK's session, entries and exits of tools, model calls, answers, events that its reader was given. At the
-step that was drawn for it (the n-th of a kind), it kills itself by SIGKILL; the next life loads the session, answers
-what waits and goes on.
-
-A kill leaves what is on the disk, and only steps change what is there, or what somebody outside knows of it. So to be
-killed at every step is to be killed anywhere.
-
-What must be known outside goes to ``notes.ndjson`` of the session's folder, by O_APPEND, at once; what tools do and
-what was acknowledged also by fsync. The databases need not wait for the disk: what a process has written outlives it.
+Run with a folder, ``inline`` or ``parked``, a number of kills and a seed. Session after session is played by an ADK
+agent, and killed as ``tests/killing.py`` says: at writes to the record and to ADK's session, entries and exits of
+tools, model calls, answers, events that the reader was given.
 """
 
 from __future__ import annotations
@@ -18,20 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import faulthandler
-import itertools
-import json
 import logging
-import os
 import random
-import signal
 import sys
-import threading
-import traceback
-from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import anyio
 from google.adk.events.event import Event as AdkEvent
@@ -41,25 +25,20 @@ from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.adk.tools._request_input_tool import request_input
 from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.tool_context import ToolContext
-from sqlalchemy.event import listen
 from tests.adapters.adk.driving import agent, host_tool
+from tests.killing import Notes, Records, notes_in, play, word_of
 
 from agentsession.adapters.adk import AdkExecutor, ScriptedLlm, Step, call, calls, stream
 from agentsession.adapters.base import BaseSession
-from agentsession.host import SqliteRecordStore
 from agentsession.protocol import (
     Answer,
-    ElicitationAnswer,
     ElicitationRequest,
     Event,
     ExecutionOptions,
     OpenOptions,
     Receipt,
-    RecordKey,
     SessionNotFound,
     StreamEnd,
-    ToolDenial,
-    ToolGrant,
     ToolRequest,
     accept,
     decline,
@@ -70,19 +49,11 @@ from agentsession.protocol import (
 )
 
 SESSION: Final = "s-killed"
-NOTES: Final = "notes.ndjson"
 SAID: Final = ("first", "second")
 """What the person says; each has a turn of its own. Over a turn that was lost it says ``go on``."""
 
 DECIDED: Final = ("look", "write", "delete", "ask", "question about ask", "clarification")
 """What the host says yes or no to."""
-
-_LIFE_S: Final = 60
-"""Bounds a life that hangs; no life waits for it."""
-
-_MOST_LIVES: Final = 40
-
-_SYNCED: Final = ("entered", "left", "receipt", "killed")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,65 +74,7 @@ class Plan:
         return cls(f"{seed} {parked} {number}", parked, frozenset(declined), drawn.choice((0, 1000, 1000)))
 
 
-Death = tuple[str, int]
-"""The n-th step of a kind."""
-
-
-class Notes:
-    """The life's steps, and what it tells those outside."""
-
-    def __init__(self, folder: Path, life: int, death: Death | None) -> None:
-        self._file = os.open(folder / NOTES, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        self._counting = threading.Lock()
-        self._life = life
-        self._death = death
-        self.steps: Counter[str] = Counter()
-
-    def note(self, kind: str, **fields: Any) -> None:
-        os.write(self._file, (json.dumps({"note": kind, "life": self._life, **fields}) + "\n").encode())
-        if kind in _SYNCED:
-            os.fsync(self._file)
-
-    def step(self, what: str) -> None:
-        """One step further, in whatever thread; or the end."""
-        with self._counting:
-            self.steps[what] += 1
-            if (what, self.steps[what]) == self._death:
-                self.note("killed", at=f"{what}, {self.steps[what]}")
-                os.kill(os.getpid(), signal.SIGKILL)
-
-
 # -- what is on the disk ----------------------------------------------------------------------------------------------
-
-
-class Records(SqliteRecordStore):
-    """The record store; also the moment before a transaction is done is a step."""
-
-    def __init__(self, path: str, notes: Notes, turns_a_write: int) -> None:
-        super().__init__(path)
-        listen(self._engine, "connect", _do_not_sync)
-        self._notes = notes
-        self._turns_a_write = turns_a_write
-
-    async def append(self, key: RecordKey, events: Sequence[Event], *, reserved_seq: int) -> None:
-        for _ in range(self._turns_a_write):  # turns of the loop, drawn: nothing is waited for
-            await anyio.lowlevel.checkpoint()
-        await super().append(key, events, reserved_seq=reserved_seq)
-
-    @contextlib.contextmanager
-    def _transaction(self, *, write: bool) -> Iterator[Any]:
-        if not write:
-            with super()._transaction(write=False) as connection:
-                yield connection
-            return
-        with super()._transaction(write=True) as connection:
-            yield connection
-            self._notes.step("before the commit of a write to the record")
-        self._notes.step("after a write to the record")
-
-
-def _do_not_sync(connection: Any, record: Any) -> None:
-    connection.execute("PRAGMA synchronous=OFF").close()
 
 
 class Sessions(SqliteSessionService):
@@ -290,7 +203,7 @@ class Person:
         own = [tools.write, FunctionTool(tools.delete, require_confirmation=True), tools.ask, request_input]
         root = agent(tools=own).model_copy(update={"model": model(notes)})
         async with (
-            Records(str(folder / "record.db"), notes, self._plan.turns_a_write) as store,
+            Records(folder / "record.db", notes, self._plan.turns_a_write) as store,
             AdkExecutor(
                 root,
                 session_service=Sessions(str(folder / "adk.db"), notes),
@@ -386,15 +299,6 @@ class Person:
         return decline(request_id) if asks[0] in declined else accept(request_id)
 
 
-def word_of(answer: Answer) -> str:
-    """What the record must say of a request whose answer was acknowledged."""
-    if isinstance(answer, ElicitationAnswer):
-        return answer.action
-    if isinstance(answer, ToolGrant):
-        return "granted"
-    return "denied" if isinstance(answer, ToolDenial) else "completed"
-
-
 def edited(args: Any) -> dict[str, Any]:
     return {"text": str(args["text"]).replace("draft", "final")}
 
@@ -402,83 +306,17 @@ def edited(args: Any) -> dict[str, Any]:
 # -- lives and deaths -------------------------------------------------------------------------------------------------
 
 
-def fork_life(folder: Path, plan: Plan, life: int, death: Death | None) -> bool:
-    """One life in a process of its own; whether it was killed."""
-    child = os.fork()
-    if child == 0:
-        _live(folder, plan, life, death)
-    _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
-        return True
-    if status:
-        raise SystemExit(f"life {life} of {folder.name} failed; it ended with {os.waitstatus_to_exitcode(status)}")
-    return False
-
-
-def _live(folder: Path, plan: Plan, life: int, death: Death | None) -> NoReturn:
-    faulthandler.dump_traceback_later(_LIFE_S, exit=True)
-    status = 1
-    try:
-        notes = Notes(folder, life, death)
-        notes.note("born")
-        asyncio.run(Person(notes, plan, life).live(folder, last_seen(folder)))
-        notes.note("done", steps=notes.steps)
-        status = 0
-    except BaseException:  # noqa: BLE001  # whatever it is, the parent's code must not go on in this process
-        traceback.print_exc()
-    finally:
-        sys.stderr.flush()
-        os._exit(status)
-
-
 def last_seen(folder: Path) -> int:
     """Where a reader of the session goes on: the cursor that it has kept."""
     return max((note["event"]["seq"] for note in notes_in(folder) if note["note"] == "saw"), default=0)
 
 
-def notes_in(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / NOTES).read_text().splitlines()]
-
-
-def deaths_of(steps: Mapping[str, int], drawn: random.Random) -> Iterator[Death]:
-    """For first lives, for ever: every step once, one of each kind after the other, then anew."""
-    while True:
-        left = {what: drawn.sample(range(1, count + 1), count) for what, count in steps.items()}
-        while left:
-            for what in drawn.sample(sorted(left), len(left)):
-                yield what, left[what].pop()
-            left = {what: numbers for what, numbers in left.items() if numbers}
-
-
-def early(steps: Mapping[str, int], drawn: random.Random) -> Death:
-    """For later lives, which are shorter."""
-    what = drawn.choice(sorted(steps))
-    return what, drawn.randint(1, min(steps[what], 4))
-
-
 def main(place: str, mode: str, kills: str, seed: str) -> None:
-    drawn = random.Random(f"{seed} {mode}")
-    left = int(kills)
-    steps: Mapping[str, int] = {}
-    deaths: Iterator[Death] = iter(())
-    for number in itertools.count():
-        folder = Path(place, f"session-{number}")
-        folder.mkdir()
+    async def live(folder: Path, number: int, life: int, notes: Notes) -> None:
         plan = Plan.of(seed, number, parked=mode == "parked")
-        for life in range(_MOST_LIVES):
-            death: Death | None = None
-            if number and left:  # the first session is not killed; each other one dies once, and perhaps again
-                death = next(deaths) if life == 0 else early(steps, drawn) if drawn.random() < 0.4 else None
-            if not fork_life(folder, plan, life, death):
-                break
-            left -= 1
-        else:
-            raise SystemExit(f"{folder.name} does not end")
-        if not number:
-            steps = notes_in(folder)[-1]["steps"]
-            deaths = deaths_of(steps, drawn)
-        if not left:
-            return
+        await Person(notes, plan, life).live(folder, last_seen(folder))
+
+    play(Path(place), int(kills), f"{seed} {mode}", live)
 
 
 if __name__ == "__main__":

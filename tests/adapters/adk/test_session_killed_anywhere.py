@@ -19,7 +19,8 @@ from typing import Any
 import anyio
 import pytest
 from tests.adapters.adk.driving import check_schema_of
-from tests.adapters.adk.killed_anywhere import SAID, SESSION, Plan, edited, notes_in
+from tests.adapters.adk.killed_anywhere import SAID, SESSION, Plan, edited
+from tests.killing import folders, notes_in
 
 from agentsession.host import SqliteRecordStore
 from agentsession.protocol import (
@@ -288,8 +289,7 @@ def test_a_session_that_is_killed_anywhere_keeps_what_it_acknowledged_and_comes_
     played(tmp_path, mode)
     found: list[str] = []
     kills = 0
-    for folder in sorted(tmp_path.iterdir()):
-        number = int(folder.name.removeprefix("session-"))
+    for number, folder in enumerate(folders(tmp_path)):
         left = Left(folder, Plan.of(SEED, number, parked=mode == "parked"))
         deaths = [f"life {note['life']}: {note['at']}" for note in left.noted("killed")]
         kills += len(deaths)
