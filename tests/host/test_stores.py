@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.from_thread
+import anyio.lowlevel
 import pytest
 
 from agentsession.host import SqliteRecordStore
@@ -31,6 +33,8 @@ from agentsession.protocol import (
     SessionBusy,
     SessionExists,
     SessionNotFound,
+    SessionUpdate,
+    StreamEnd,
     Text,
     UnsupportedVersion,
     parse_event,
@@ -377,6 +381,26 @@ async def test_after_the_file_was_replaced_an_append_goes_to_the_record_of_its_k
     await store.aclose()
 
 
+async def test_a_schema_whose_text_is_damaged_is_told_as_any_damage(sqlite: SqliteRecordStore) -> None:
+    await sqlite.create(KEY)
+    await sqlite.aclose()
+    connection = sqlite3.connect(sqlite.path)
+    with connection:
+        connection.execute("PRAGMA writable_schema=ON")
+        connection.execute("UPDATE sqlite_master SET name = CAST(x'ca' AS TEXT), sql = 'x' WHERE name = 'agentsession_locks'")
+    connection.close()
+    with pytest.raises(AgentSessionError):
+        await sqlite.read(KEY)
+
+
+async def test_a_number_or_a_text_that_no_database_takes_is_refused(sqlite: SqliteRecordStore) -> None:
+    await sqlite.create(KEY)
+    with pytest.raises(InvalidInput):
+        await sqlite.browse(limit=2**70)
+    with pytest.raises(InvalidInput):
+        await sqlite.find("\ud800")
+
+
 @pytest.mark.rule("SEC-01")
 async def test_a_later_append_that_fails_is_told_without_what_was_to_be_stored(sqlite: SqliteRecordStore) -> None:
     await sqlite.create(KEY)
@@ -528,6 +552,100 @@ async def test_a_lock_from_another_machine_holds_until_it_is_broken(sqlite: Sqli
         await sqlite.lock(KEY, "mine")
     await sqlite.break_lock(KEY)
     await sqlite.lock(KEY, "mine")
+
+
+NOW, SESSION = BASE["timestamp"], BASE["session_id"]
+END = StreamEnd(
+    id="e-3", seq=3, timestamp=NOW, session_id=SESSION, stream_id="s1", turn_id="t1", reason="completed", data={}
+)
+LATE: dict[str, list[Event]] = {
+    "a small append": [message(3)],
+    "many events": [message(seq) for seq in range(3, 20)],
+    "a title": [SessionUpdate(id="e-3", seq=3, timestamp=NOW, session_id=SESSION, title="mine")],
+    "the end of a stream": [END],
+    "no event": [],
+}
+
+
+@pytest.mark.rule("PER-02")
+@pytest.mark.parametrize("late", LATE.values(), ids=LATE)
+@pytest.mark.parametrize("taken", [True, False])
+async def test_who_has_lost_the_lock_appends_no_more(sqlite: SqliteRecordStore, late: list[Event], taken: bool) -> None:
+    await sqlite.create(KEY)
+    await sqlite.lock(KEY, "mine")
+    await sqlite.append(KEY, [message(1)], reserved_seq=100)
+    async with SqliteRecordStore(sqlite.path) as other:
+        await other.break_lock(KEY)
+        if taken:
+            await other.lock(KEY, "theirs")
+        read = await other.read(KEY)
+        with pytest.raises(SessionBusy):
+            await sqlite.append(KEY, late, reserved_seq=100)
+        assert await other.read(KEY) == read
+        await sqlite.unlock(KEY, "mine")
+        if taken:
+            await other.append(KEY, [message(2)], reserved_seq=100)
+
+
+async def test_after_it_was_unlocked_whoever_locks_it_appends(sqlite: SqliteRecordStore) -> None:
+    await sqlite.create(KEY)
+    for seq, owner in enumerate(("one", "two"), 1):
+        await sqlite.lock(KEY, owner)
+        await sqlite.append(KEY, [message(seq)], reserved_seq=100)
+        await sqlite.unlock(KEY, owner)
+    assert len(await sqlite.read(KEY)) == 2
+
+
+async def test_a_delete_that_is_cancelled_leaves_nothing_in_the_log(
+    sqlite: SqliteRecordStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await sqlite.create(KEY)
+    await sqlite.append(KEY, [message(1, "hunter2-very-secret")], reserved_seq=1)
+    done = sqlite._transact
+
+    def cancelled(*args: Any) -> object:
+        made = done(*args)
+        anyio.from_thread.run_sync(scope.cancel)
+        return made
+
+    monkeypatch.setattr(sqlite, "_transact", cancelled)
+    with anyio.CancelScope() as scope:
+        await sqlite.delete(KEY)
+        await anyio.lowlevel.checkpoint()
+    assert scope.cancelled_caught
+    for file in sqlite.path.parent.glob("records.db*"):
+        assert b"hunter2-very-secret" not in file.read_bytes()
+
+
+async def test_a_log_that_cannot_be_emptied_is_told_and_the_record_is_deleted(
+    sqlite: SqliteRecordStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await sqlite.create(KEY)
+
+    def fails() -> object:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sqlite._engine, "connect", fails)
+        sqlite._after_delete()
+    assert "could not be emptied: disk I/O error" in caplog.text
+    await sqlite.delete(KEY)
+    await sqlite.aclose()
+
+
+async def test_the_mark_of_changes_is_another_one_after_each_write_of_anybody(sqlite: SqliteRecordStore) -> None:
+    await sqlite.create(KEY)
+    mark = await sqlite.change_mark()
+    await sqlite.read(KEY)
+    assert await sqlite.change_mark() == mark
+    await sqlite.append(KEY, [message(1)], reserved_seq=100)
+    marks = [mark, await sqlite.change_mark()]
+    async with SqliteRecordStore(sqlite.path) as other:
+        await other.append(KEY, [message(2)], reserved_seq=100)
+        marks.append(await sqlite.change_mark())
+    await sqlite.aclose()  # another connection counts anew
+    marks.append(await sqlite.change_mark())
+    assert len(set(marks)) == len(marks)
 
 
 async def test_a_cancelled_append_is_stored_whole_or_not_at_all(sqlite: SqliteRecordStore) -> None:

@@ -70,8 +70,7 @@ _ADD_EVENTS: Final = EVENTS.insert()
 _RAISE_RESERVED: Final = (
     RECORDS.update().where(RECORDS.c.id == sa.bindparam("record")).values(reserved_seq=sa.bindparam("reserved"))
 )
-
-
+_OWNER: Final = sa.select(LOCKS.c.owner).where(LOCKS.c.record == sa.bindparam("record"))
 _COUNT: Final = (
     sa.select(sa.func.count())
     .select_from(EVENTS)
@@ -100,6 +99,11 @@ class SqlRecordStore(SqlTransactions):
     its connections back.
     """
 
+    def __init__(self, engine: sa.Engine) -> None:
+        super().__init__(engine)
+        self._owners: dict[RecordKey, str] = {}
+        """Who took each record by this store: nobody else's lock lets it append."""
+
     async def create(self, key: RecordKey) -> None:
         """Make an empty record. Raises :class:`SessionExists`."""
 
@@ -115,7 +119,8 @@ class SqlRecordStore(SqlTransactions):
     async def append(self, key: RecordKey, events: Sequence[Event], *, reserved_seq: int) -> None:
         """Store ``events`` in order and raise the reserved seq, in one transaction. ``events`` may be empty.
 
-        Raises :class:`SessionNotFound`, and :class:`InvalidInput` for ephemeral events and a seq that does not rise.
+        Raises :class:`SessionNotFound`, :class:`InvalidInput` for ephemeral events and a seq that does not rise, and
+        :class:`SessionBusy` where the record was locked by this store and somebody else has the lock now.
         """
         rows: Rows = []
         telling: builtins.list[Event] = []
@@ -245,8 +250,11 @@ class SqlRecordStore(SqlTransactions):
                 connection.execute(table.delete().where(table.c.record == record))
             connection.execute(RECORDS.delete().where(RECORDS.c.id == record))
 
-        await self._write(work)
-        await self._in_thread(self._after_delete)
+        def delete() -> None:  # both in one thread: a caller that is cancelled in between leaves nothing behind
+            self._transact(work, True)
+            self._after_delete()
+
+        await self._in_thread(delete)
 
     async def lock(self, key: RecordKey, owner: str) -> None:
         """Take the record for ``owner``; a lock of a process that is gone is taken over.
@@ -268,6 +276,7 @@ class SqlRecordStore(SqlTransactions):
         for _ in range(_LOCK_TRIES):
             try:
                 await self._write(work)
+                self._owners[key] = owner
                 return
             except sqlalchemy.exc.IntegrityError:  # another was faster; look who it is
                 continue
@@ -284,6 +293,8 @@ class SqlRecordStore(SqlTransactions):
             connection.execute(LOCKS.delete().where(LOCKS.c.record == record, LOCKS.c.owner == owner))
 
         await self._write(work)
+        if self._owners.get(key) == owner:
+            del self._owners[key]
 
     async def break_lock(self, key: RecordKey) -> None:
         """Remove the record's lock, whoever holds it: for a holder on another machine that is known to be gone."""
@@ -304,6 +315,7 @@ class SqlRecordStore(SqlTransactions):
 
         def work(connection: sa.Connection) -> tuple[int, int]:
             row = self._row(connection, key, lock=True)
+            self._check_held(connection, row.id, key)
             if rows:
                 if rows[0]["seq"] <= row.last_seq:
                     raise _cannot_follow(rows[0]["seq"], row.last_seq, key)
@@ -377,6 +389,14 @@ class SqlRecordStore(SqlTransactions):
             state=state,
             pending=pending,
         )
+
+    def _check_held(self, connection: sa.Connection, record: int, key: RecordKey) -> None:
+        """Raises :class:`SessionBusy` where this store took the record, and its lock has gone to somebody else."""
+        owner = self._owners.get(key)
+        if owner is None or connection.scalar(_OWNER, {"record": record}) == owner:
+            return
+        self._check_free(connection, record, key, owner)
+        raise SessionBusy(f"the lock of session {key.session_id} was broken", fix="load it: others may have written it")
 
     def _check_free(self, connection: sa.Connection, record: int, key: RecordKey, owner: str | None) -> str | None:
         """The owner of the lock that may be taken over, if there is one. Raises :class:`SessionBusy`."""

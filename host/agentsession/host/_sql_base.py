@@ -16,7 +16,7 @@ import anyio.to_thread
 from anyio.lowlevel import RunVar
 
 from agentsession.host._sql_schema import METADATA, set_version  # first: it says how to get SQLAlchemy
-from agentsession.protocol import AgentSessionError, ConfigurationError
+from agentsession.protocol import AgentSessionError, ConfigurationError, InvalidInput
 
 import sqlalchemy as sa  # isort: skip
 import sqlalchemy.exc  # isort: skip
@@ -79,6 +79,10 @@ class SqlTransactions:
             if isinstance(error, sqlalchemy.exc.IntegrityError):
                 raise  # the caller's to explain
             raise self._failed(error.orig) from error
+        except UnicodeDecodeError as error:  # damaged text; the driver's own message could not be read either
+            raise self._failed(error) from error
+        except (UnicodeEncodeError, OverflowError) as error:
+            raise InvalidInput("this cannot be stored or looked for", got=type(error).__name__) from error
 
     def _failed(self, error: BaseException | None) -> AgentSessionError:
         """What to tell of a driver's exception, whose text holds no values."""
@@ -118,4 +122,6 @@ class SqlTransactions:
                     got=str(error.orig),
                     fix="name another file, or one that was made by agentsession",
                 ) from error
+            except UnicodeDecodeError as error:
+                raise self._failed(error) from error
             self._is_ready = True

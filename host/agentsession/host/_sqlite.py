@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
+import threading
 from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -18,6 +19,7 @@ from agentsession.host._sql_schema import now_text
 from agentsession.protocol import ConfigurationError, Event, RecordKey, StreamEnd
 
 import sqlalchemy as sa  # isort: skip  # _sql says how to get it when it is missing
+import sqlalchemy.exc  # isort: skip
 from sqlalchemy.event import listen  # isort: skip
 
 __all__ = ["SqliteRecordStore"]
@@ -31,11 +33,12 @@ _MOST_KNOWN: Final = 1024
 _ADD: Final = {
     count: f"""INSERT INTO agentsession_events (record, seq, event_id, type, json)
     SELECT ?, new.* FROM (VALUES {", ".join(["(?, ?, ?, ?)"] * count)}) AS new
-    WHERE ? > (SELECT coalesce(max(seq), 0) FROM agentsession_events WHERE record = ?)"""
+    WHERE ? > (SELECT coalesce(max(seq), 0) FROM agentsession_events WHERE record = ?)
+    AND ? IN ('', (SELECT owner FROM agentsession_locks WHERE record = ?))"""
     for count in range(1, _SMALL + 1)
 }
-"""The statements for one event, two, and so on. They add nothing to a record that is as far already, and fail for one
-that is gone."""
+"""The statements for one event, two, and so on. They add nothing to a record that is as far already, or whose lock has
+gone to somebody else, and fail for one that is gone."""
 
 
 _END: Final = """UPDATE agentsession_records SET state = ?, pending = ?,
@@ -72,13 +75,41 @@ class SqliteRecordStore(SqlRecordStore):
         """Something was deleted that the write-ahead log may still hold."""
         self._known: dict[RecordKey, tuple[int, int]] = {}
         """Records that were appended to: the number of each, and its reserved seq, which never falls."""
+        self._timeout_s = busy_timeout_s
+        self._watching = threading.Lock()
+        self._watch: sqlite3.Connection | None = None
+        self._watches = 0
 
     async def aclose(self) -> None:
         """Close the connections. The store opens new ones when it is used again, perhaps on a copy of the file."""
         self._known.clear()
         if self._is_log_due:
             await self._in_thread(self._after_delete)
+        await self._in_thread(self._stop_watching)
         await super().aclose()
+
+    async def change_mark(self) -> object:
+        """Something that is equal as long as nobody has written to the file; asking reads none of it."""
+        return await self._in_thread(self._change_mark)
+
+    def _change_mark(self) -> tuple[int, int]:
+        self._get_ready()
+        with self._watching:
+            try:
+                if self._watch is None:  # the number is that of a connection which writes nothing itself
+                    self._watches += 1
+                    address = f"{self.path.absolute().as_uri()}?mode=rw"
+                    self._watch = sqlite3.connect(address, uri=True, timeout=self._timeout_s, check_same_thread=False)
+                (number,) = self._watch.execute("PRAGMA data_version").fetchone()
+            except sqlite3.Error as error:
+                raise self._failed(error) from error
+            return self._watches, number
+
+    def _stop_watching(self) -> None:
+        with self._watching:
+            watch, self._watch = self._watch, None
+            if watch is not None:
+                watch.close()
 
     def _transaction(self, *, write: bool) -> AbstractContextManager[sa.Connection]:
         # A write that begins as a read can fail at its first write without waiting; IMMEDIATE waits at the start.
@@ -96,10 +127,15 @@ class SqliteRecordStore(SqlRecordStore):
             ) from error
 
     def _after_delete(self) -> None:
-        with self._engine.connect() as connection:
-            raw: Any = connection.connection.dbapi_connection
-            # The log may still hold what was deleted. Somebody who reads for longer than the timeout keeps it there.
-            (is_busy, _, _) = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        self._is_log_due = True
+        try:
+            with self._engine.connect() as connection:
+                raw: Any = connection.connection.dbapi_connection
+                # It may still hold what was deleted. Somebody who reads for longer than the timeout keeps it there.
+                (is_busy, _, _) = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        except (sqlite3.Error, sqlalchemy.exc.DBAPIError) as error:  # logged; the record itself is gone
+            _logger.warning("%s: the log holds what was deleted, and could not be emptied: %s", self.path, error)
+            return
         self._is_log_due = bool(is_busy)
         if is_busy:
             _logger.warning(
@@ -113,7 +149,7 @@ class SqliteRecordStore(SqlRecordStore):
         record, reserved = self._known.get(key, (0, 0))
         if 0 < len(rows) <= _SMALL and max(rows[-1]["seq"], reserved_seq) <= reserved:
             end = telling[0] if len(telling) == 1 else None
-            if (not telling or isinstance(end, StreamEnd)) and self._add(record, rows, end):
+            if (not telling or isinstance(end, StreamEnd)) and self._add(record, rows, end, self._owners.get(key, "")):
                 return record, reserved
         self._known.pop(key, None)
         known = super()._append(key, rows, telling, reserved_seq)
@@ -122,11 +158,11 @@ class SqliteRecordStore(SqlRecordStore):
         self._known[key] = known
         return known
 
-    def _add(self, record: int, rows: Rows, end: Event | None) -> bool:
+    def _add(self, record: int, rows: Rows, end: Event | None, owner: str) -> bool:
         """Whether the rows, and what their stream end changes, were stored; if not, nothing was, and the long way
         tells why."""
         values = [value for row in rows for value in (row["seq"], row["event_id"], row["type"], row["json"])]
-        added = [record, *values, rows[0]["seq"], record]
+        added = [record, *values, rows[0]["seq"], record, owner, record]
         connection = self._engine.raw_connection()
         try:
             cursor = connection.cursor()
