@@ -387,7 +387,8 @@ async def test_a_schema_whose_text_is_damaged_is_told_as_any_damage(sqlite: Sqli
     connection = sqlite3.connect(sqlite.path)
     with connection:
         connection.execute("PRAGMA writable_schema=ON")
-        connection.execute("UPDATE sqlite_master SET name = CAST(x'ca' AS TEXT), sql = 'x' WHERE name = 'agentsession_locks'")
+        damaged = "SET name = CAST(x'ca' AS TEXT), sql = 'x' WHERE name = 'agentsession_locks'"
+        connection.execute(f"UPDATE sqlite_master {damaged}")
     connection.close()
     with pytest.raises(AgentSessionError):
         await sqlite.read(KEY)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +14,15 @@ import pytest
 
 from agentsession.host import SqliteRecordStore
 from agentsession.host.records import follow_record
-from agentsession.protocol import Event, MemoryRecordStore, Message, RecordKey, SessionNotFound, Text
+from agentsession.protocol import Event, MemoryRecordStore, Message, RecordKey, RecordStore, SessionNotFound, Text
 
 pytestmark = pytest.mark.anyio
 
 KEY = RecordKey("coder", "ann", "s-1")
 
 
-def message(seq: int) -> Event:
-    base: dict[str, Any] = {"timestamp": "2026-01-31T12:00:00.000Z", "session_id": "s-1"}
+def message(seq: int, timestamp: str = "2026-01-31T12:00:00.000Z") -> Event:
+    base: dict[str, Any] = {"timestamp": timestamp, "session_id": "s-1"}
     return Message(id=f"e{seq}", seq=seq, message_id=f"m{seq}", content=[Text(text="hi")], **base)
 
 
@@ -84,17 +85,90 @@ async def test_a_record_that_is_not_there_is_not_found() -> None:
         await anext(follow_record(MemoryRecordStore(), KEY))
 
 
-async def test_it_ends_also_when_another_record_has_the_id_since() -> None:
-    store, clock = MemoryRecordStore(), Clock()
+@pytest.fixture(params=["memory", "sqlite"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[RecordStore]:
+    if request.param == "memory":
+        yield MemoryRecordStore()
+    else:
+        async with SqliteRecordStore(tmp_path / "records.db") as made:
+            yield made
+
+
+@pytest.mark.parametrize("first", [1, 12], ids=["from one", "from beyond the cursor"])
+async def test_it_ends_also_when_another_record_has_the_id_since(store: RecordStore, first: int) -> None:
     await store.create(KEY)
-    await store.append(KEY, [message(9)], reserved_seq=9)
-    follower = follow_record(store, KEY, sleep=clock.sleep)
+    await store.append(KEY, [message(9)], reserved_seq=4096)
+    follower = follow_record(store, KEY, sleep=Clock().sleep)
     assert (await anext(follower)).seq == 9
     await store.delete(KEY)
     await store.create(KEY)
-    await store.append(KEY, [message(1)], reserved_seq=1)
+    await store.append(KEY, [message(first), message(13)], reserved_seq=4096)
     with anyio.fail_after(10), pytest.raises(StopAsyncIteration):
         await anext(follower)
+
+
+async def test_it_ends_also_when_another_record_has_the_id_before_anything_was_given(
+    store: RecordStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moments = iter(f"2026-01-31T12:00:0{second}.000Z" for second in range(9))
+    monkeypatch.setattr("agentsession.host._sql.now_text", lambda: next(moments))
+    await store.create(KEY)
+    await store.append(KEY, [message(9)], reserved_seq=4096)
+
+    async def replaced(seconds: float) -> None:
+        await store.delete(KEY)
+        await store.create(KEY)
+        await store.append(KEY, [message(12, "2026-01-31T12:00:09.000Z")], reserved_seq=4096)
+
+    with anyio.fail_after(10), pytest.raises(StopAsyncIteration):
+        await anext(follow_record(store, KEY, after=9, sleep=replaced))
+
+
+class Counting(SqliteRecordStore):
+    """How often the record was read, and the file was asked whether it has changed."""
+
+    reads = 0
+    marks = 0
+
+    async def read(self, *args: Any, **options: Any) -> list[Event]:
+        self.reads += 1
+        return await super().read(*args, **options)
+
+    async def change_mark(self) -> object:
+        self.marks += 1
+        return await super().change_mark()
+
+
+async def test_a_file_that_nobody_has_written_to_is_not_read_again(tmp_path: Path) -> None:
+    class Enough(Exception):
+        pass
+
+    clock = Clock()
+    async with Counting(tmp_path / "r.db") as store, SqliteRecordStore(tmp_path / "r.db") as other:
+        await other.create(KEY)
+        await other.append(KEY, [message(1)], reserved_seq=4096)
+        reads: list[int] = []
+
+        async def sleep(seconds: float) -> None:
+            await clock.sleep(seconds)
+            reads.append(store.reads)
+            if len(reads) == 10:
+                await other.append(KEY, [message(2)], reserved_seq=4096)
+            if len(reads) == 20:
+                raise Enough
+
+        seen: list[int] = []
+
+        async def follow() -> None:
+            async for event in follow_record(store, KEY, sleep=sleep):
+                seen.append(event.seq)
+
+        with anyio.fail_after(10), pytest.raises(Enough):
+            await follow()
+    assert seen == [1, 2]
+    assert len(set(reads[1:10])) == 1
+    assert len(set(reads[11:])) == 1
+    assert store.marks > 20
 
 
 _WRITER = """
