@@ -298,6 +298,23 @@ async def test_a_waiting_sub_agent_whose_session_the_program_closed_is_loaded() 
     assert len(channel.asked) == 2
 
 
+async def test_what_waits_in_a_sub_agent_goes_on_where_its_callers_session_was_closed_by_hand_and_loaded() -> None:
+    channel = ScriptedChannel([Approval.pause(), True])
+    store = MemoryRecordStore()
+    async with (
+        agent("fixer", Call("read_file", {"path": "a"}), Say("Mended."), reenter=True) as fixer,
+        agent("coder", calls("fixer"), Say("Done."), reenter=True) as coder,
+    ):
+        host = Host(tools=[read_file, SubagentTool(fixer, tools=["read_file"])], policy=_ASKS, channel=channel)
+        with anyio.fail_after(5):
+            session = await host.open(coder, OpenOptions(session_id="s"), store=store)
+            await host.run_turn(session, "go")
+            await session.aclose()
+            async with host.session(coder, load="s", store=store) as again:
+                last = await host.run_turn(again)
+    assert (last.end.reason, last.text) == ("completed", "Done.")
+
+
 async def test_what_waits_in_a_sub_agent_ends_with_the_call_that_it_works_for() -> None:
     async with (
         agent("fixer", Call("read_file", {"path": "a"}), Say("Mended.")) as fixer,

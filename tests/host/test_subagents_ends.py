@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from typing import Any
+
 import anyio
 import pytest
 from tests.host.subagents import agent, calls, read_file, responses, run, seen_of_children
 
-from agentsession.adapters.scripted import Call, Calls, Delay, Raise, Say, Step
+from agentsession.adapters.scripted import Call, Calls, Delay, Raise, Say, ScriptedExecutor, Step
 from agentsession.host import CallbackChannel, Child, Host, Rule, RulePolicy, SubagentTool, TurnResult, allow_all, tool
 from agentsession.protocol import AgentSession, Event, Message, StreamEnd, ToolResponse, plain_text
 
@@ -143,6 +146,33 @@ async def test_cancelling_the_turn_aborts_a_sub_agent_whose_person_is_asked() ->
                     tasks.cancel_scope.cancel()
             assert (await _ends(children[0].session))[-1] == "aborted"
             assert (await _ends(session))[-1] == "aborted"
+
+
+async def test_an_abort_while_a_sub_agent_is_being_opened_leaves_no_session_open() -> None:
+    opening = anyio.Event()
+    opened: list[AgentSession] = []
+
+    class Slow(ScriptedExecutor):
+        async def open(self, *args: Any, **given: Any) -> Any:
+            session = await super().open(*args, **given)
+            opened.append(session)
+
+            async def events(*_: object, **__: object) -> AsyncGenerator[Event]:
+                opening.set()
+                await anyio.sleep_forever()
+                yield  # type: ignore[misc]  # never reached: it makes this a generator
+
+            session.events = events  # type: ignore[method-assign,assignment]  # the host reads them first
+            return session
+
+    async with Slow([[Say("never")]], name="fixer") as fixer, agent("coder", calls("fixer")) as coder:
+        host = Host(tools=[SubagentTool(fixer)], policy=allow_all)
+        async with host.session(coder) as session, anyio.create_task_group() as tasks:
+            with anyio.fail_after(5):
+                tasks.start_soon(host.run_turn, session, "go")
+                await opening.wait()
+                await host.abort(session=session)
+            assert [child.state for child in opened] == ["closed"]
 
 
 async def test_closing_the_session_leaves_what_waits_in_a_sub_agent_for_whoever_loads_it() -> None:

@@ -15,6 +15,7 @@ from agentsession.host import Host, SubagentTool, allow_all, tool
 from agentsession.host._child_run import session_id_of
 from agentsession.protocol import (
     Event,
+    ExecutionOptions,
     MemoryRecordStore,
     Message,
     OpenOptions,
@@ -247,3 +248,18 @@ async def test_a_sub_agent_that_another_process_has_is_left_to_it() -> None:
             async with host.session(coder, OpenOptions(session_id="s"), store=store) as session:
                 result = await host.run_turn(session, "go")
     assert (result.end.reason, result.unanswered) == ("input_required", ("r1",))
+
+
+async def test_a_sub_agent_keeps_nothing_where_its_callers_session_shall_keep_nothing() -> None:
+    store = MemoryRecordStore()
+    fixer, coder = _agents(complete=False)
+    async with fixer, coder:
+        host = Host(tools=[SubagentTool(fixer)], policy=allow_all)
+        options = OpenOptions(session_id="s", execution=ExecutionOptions(ephemeral=True))
+        with anyio.fail_after(5):
+            async with host.session(coder, options, store=store) as session:
+                result = await host.run_turn(session, "go")
+    assert result.completed
+    for key in (_PARENT, _CHILD):
+        with pytest.raises(SessionNotFound):
+            await store.info(key)

@@ -21,6 +21,7 @@ import anyio
 
 from agentsession.host._cancellation import failures, raise_if_cancelled
 from agentsession.host._child_events import ChildEvents, thread_of
+from agentsession.host._child_holds import close_orphans, held, hold, release
 from agentsession.host._child_standing import NUDGE_ID, outcome_of, read_standing
 from agentsession.host._completion import COMPLETE_TASK, CompletionTool
 from agentsession.host._host import Host
@@ -29,6 +30,7 @@ from agentsession.host._outcome import LEFT_WAITING, ToolOutcome
 from agentsession.host._rest import Rest, earliest
 from agentsession.host._settings import Settings
 from agentsession.host._toolbox import ToolProvider
+from agentsession.host._toolcontext import ToolContext
 from agentsession.host._tools import Tool
 from agentsession.host.hooks._host_hooks import ChildHooks
 from agentsession.protocol import (
@@ -50,7 +52,7 @@ from agentsession.protocol import (
     tightest,
 )
 
-__all__ = ["ChildPlan", "ChildRun", "session_id_of"]
+__all__ = ["ChildPlan", "ChildRun", "refusal", "session_id_of"]
 
 logger = logging.getLogger("agentsession.host")
 
@@ -60,11 +62,6 @@ _RESUMED: Final = (
     "You were interrupted. A call of yours without a result may have run, or in part: look before you make it again. "
     "Go on with your task."
 )
-
-
-_OPEN: Final[dict[tuple[int, str], AgentSession]] = {}
-"""The sessions of sub-agents that hosts of this process have open, by the caller's session and request: several hosts
-may serve one session, and one of them has the sub-agent."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,11 +85,26 @@ def session_id_of(caller: str, request_id: str, agent: str) -> str:
     return f"sub-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 
+def refusal(plan: ChildPlan, caller: Caller) -> ToolOutcome | None:
+    """Why no such sub-agent may be begun under this caller; ``None``: it may."""
+    name, deepest = plan.descriptor.name, _depth(plan, caller)
+    if name in (*caller.path, *caller.agents):
+        return ToolOutcome.failure("subagent_refused", f"{name} is at work above, and may not be called in itself")
+    if caller.depth + 1 > deepest:
+        return ToolOutcome.failure("subagent_refused", f"sub-agents may not be nested deeper than {deepest}")
+    return None
+
+
+def _depth(plan: ChildPlan, caller: Caller) -> int:
+    return min(plan.max_depth, caller.max_depth or plan.max_depth)
+
+
 class ChildRun:
     """See the module."""
 
-    def __init__(self, plan: ChildPlan, caller: Caller, message: str) -> None:
+    def __init__(self, plan: ChildPlan, context: ToolContext, caller: Caller, message: str) -> None:
         self._plan = plan
+        self._context = context
         self._caller = caller
         self._message = message + (_RESULT_WANTED if plan.needs_result else "")
         self._completion = CompletionTool(plan.result_schema) if plan.needs_result else None
@@ -105,15 +117,12 @@ class ChildRun:
             caller=caller,
             thread_id=self._thread,
             agent=plan.descriptor.name,
-            max_depth=min(plan.max_depth, caller.max_depth or plan.max_depth),
+            max_depth=_depth(plan, caller),
             is_done=lambda: self._completion is not None and self._completion.is_done,
         )
 
     async def outcome(self) -> ToolOutcome:
         """Run it. Raises nothing but cancellation; then its turn was aborted before."""
-        refused = self._refused()
-        if refused is not None:
-            return refused
         try:
             return await self._run()
         except SessionBusy:
@@ -128,66 +137,57 @@ class ChildRun:
             kind = error.id if isinstance(error, AgentSessionError) else type(error).__name__
             what = f": {error.what}" if isinstance(error, AgentSessionError) else ""
             shown = what if self._caller.settings.expose_tool_errors else ""
-            return ToolOutcome.failure("subagent_failed", f"the sub-agent could not work: {kind}{shown}")
-
-    def _refused(self) -> ToolOutcome | None:
-        name, caller = self._plan.descriptor.name, self._caller
-        if name in (*caller.path, *self._agents_above()):
-            return ToolOutcome.failure("subagent_refused", f"{name} is at work above, and may not be called in itself")
-        if caller.depth + 1 > self._above.max_depth:
-            return ToolOutcome.failure(
-                "subagent_refused", f"sub-agents may not be nested deeper than {self._above.max_depth}"
-            )
-        return None
-
-    def _agents_above(self) -> list[str]:
-        attached, found = self._caller.attached, [self._caller.attached.session.descriptor.name]
-        while attached.above is not None:
-            attached = attached.above.caller.attached
-            found.append(attached.session.descriptor.name)
-        return found
+            failed = ToolOutcome.failure("subagent_failed", f"the sub-agent could not work: {kind}{shown}")
+            return dataclasses.replace(failed, subagent=self._context.subagent)
 
     # --- the session --------------------------------------------------------------------------------------------
 
     async def _run(self) -> ToolOutcome:
         children, request_id = self._caller.attached.children, self._caller.request.request_id
+        calling = self._caller.attached.session
+        await close_orphans()
         waiting = children.get(request_id)
         if waiting is not None and waiting.session.state == "closed":  # by the program: it is loaded, like after a kill
             waiting = None
-        working = (id(self._caller.attached.session), request_id)
-        for key, session in list(_OPEN.items()):
-            if session.state == "closed":
-                del _OPEN[key]
-        if waiting is None and working in _OPEN:
-            return LEFT_WAITING
-        rest = await self._caller.rest()
-        if waiting is None and rest.used_up is not None:
-            return ToolOutcome.failure("subagent_limit", "nothing is left for a sub-agent", reason=rest.used_up)
-        async with self._executor() as executor:
-            if waiting is not None:
-                session = waiting.session
-                self._host.take_up_child(session, settings=self._settings(), above=self._above)
-            else:
-                session = await self._session(executor, rest)
-            _OPEN[working] = session
-            child = children[request_id] = Child(
-                session=session,
-                request_id=request_id,
-                thread_id=self._above.shown_thread,
-                principal_path=(*self._caller.path, self._plan.descriptor.name),
-            )
-            keep = False
-            try:
-                outcome = await self._turns(session)
-                keep = outcome is LEFT_WAITING and self._plan.entered is not None
-                return outcome
-            finally:
-                child.at_rest.set()
-                if not keep:
-                    children.pop(request_id, None)
-                    _OPEN.pop(working, None)
-                    with anyio.CancelScope(shield=True):  # closing is bounded
-                        await self._close(session)
+        taken = held(calling, request_id) if waiting is not None else hold(self._host, calling, request_id)
+        if taken is None:
+            return LEFT_WAITING  # another host of this process has it
+        keep = waiting is not None
+        try:
+            rest = await self._caller.rest()
+            if waiting is None and rest.used_up is not None:
+                return ToolOutcome.failure("subagent_limit", "nothing is left for a sub-agent", reason=rest.used_up)
+            async with self._executor() as executor:
+                if waiting is not None:
+                    session = waiting.session
+                    self._host.take_up_child(session, settings=self._settings(), above=self._above)
+                else:
+                    session = await self._session(executor, rest)
+                self._context.subagent = {
+                    "agent": self._plan.descriptor.name,
+                    "sessionId": session.session_id,
+                    "threadId": self._thread,
+                }
+                child = children[request_id] = taken.child = Child(
+                    session=session,
+                    request_id=request_id,
+                    thread_id=self._above.shown_thread,
+                    principal_path=(*self._caller.path, self._plan.descriptor.name),
+                )
+                keep = False
+                try:
+                    outcome = await self._turns(session)
+                    keep = outcome is LEFT_WAITING and self._plan.entered is not None
+                    return outcome
+                finally:
+                    child.at_rest.set()
+                    if not keep:
+                        children.pop(request_id, None)
+                        with anyio.CancelScope(shield=True):  # closing is bounded
+                            await self._close(session)
+        finally:
+            if not keep:
+                release(calling, request_id)
 
     @asynccontextmanager
     async def _executor(self) -> AsyncGenerator[AgentExecutor]:
@@ -220,6 +220,7 @@ class ChildRun:
             workspace=given.workspace,
             execution=plan.options.model_copy(
                 update={
+                    "ephemeral": plan.options.ephemeral or given.execution.ephemeral,
                     "limits": tightest(plan.options.limits, rest.limits),
                     "deadline": earliest(plan.options.deadline, rest.deadline),
                 }

@@ -113,7 +113,7 @@ def outcome_of(standing: Standing, *, needs_result: bool, session_id: str, agent
         "threadId": thread_id,
         "usage": {name: value for name, value in {**counts, "cost": usage.cost}.items() if value is not None},
     }
-    return dataclasses.replace(_outcome(standing, needs_result=needs_result), display={"subagent": told})
+    return dataclasses.replace(_outcome(standing, needs_result=needs_result), subagent=told)
 
 
 def _outcome(standing: Standing, *, needs_result: bool) -> ToolOutcome:

@@ -222,15 +222,31 @@ class Host:
             session = await executor.open(full, store=store, **given)
         else:
             session = await executor.load(load, full, store=store, **given)
+        try:
+            return await self._attach(session, full, load is not None, store, settings, above)
+        except BaseException:  # nobody has it, so nobody else would close it
+            with anyio.CancelScope(shield=True):  # closing is bounded
+                await self._close_quietly(session)
+            raise
+
+    async def _attach(
+        self,
+        session: AgentSession,
+        full: OpenOptions,
+        is_loaded: bool,
+        store: RecordStore | None,
+        settings: Settings,
+        above: Above | None,
+    ) -> AgentSession:
         mode = full.execution.permission_mode
         if mode is None:
             unset = "default" if above is None else LOOSEST_MODE
-            mode = unset if load is None else await recorded_mode(session, unset)
+            mode = await recorded_mode(session, unset) if is_loaded else unset
         self._forget_closed()
         attached = Attached(
             session=session,
-            cursor=0 if load is None else session.last_seq,
-            found_seq=0 if load is None else session.last_seq,
+            cursor=session.last_seq if is_loaded else 0,
+            found_seq=session.last_seq if is_loaded else 0,
             permission_mode=mode,
             user_id=full.user_id,
             execution=full.execution,
@@ -242,11 +258,17 @@ class Host:
             above=above,
         )
         self._attached[id(session)] = attached
-        if load is None:
+        if not is_loaded:
             async for event in session.events():
                 attached.cursor = event.seq
                 await observe(settings.observer, event)
         return session
+
+    async def _close_quietly(self, session: AgentSession) -> None:
+        try:
+            await self.close(session)
+        except Exception as error:  # noqa: BLE001 - something else counts more
+            logger.warning("session %s failed to close: %s", session.session_id, type(error).__name__)
 
     def _forget_closed(self) -> None:
         """Sessions that were closed by hand: kept, they would hold their records.
@@ -268,8 +290,9 @@ class Host:
         if turn is None and self._settings.hooks is not None:  # else it forgets at its end
             self._settings.hooks.forget(session.session_id)
         try:
+            # Before their caller's session, which must be closed all the same: what waits in them can be found again.
             for child in [] if attached is None else list(attached.children.values()):
-                await self._close_child(child)
+                await self._close_quietly(child.session)
             with anyio.move_on_after(_CLOSES * self._settings.abort_grace_s) as waiting:
                 await session.aclose()
         except Exception as error:
@@ -280,13 +303,6 @@ class Host:
             logger.warning("session %s did not close in time, and was left", session.session_id)
             if turn is not None:
                 turn.give_up(AbortTimeout("the session did not close in time", where=f"session {session.session_id}"))
-
-    async def _close_child(self, child: Child) -> None:
-        """Before its caller's session: what waits in it can be found again with the caller's request."""
-        try:
-            await self.close(child.session)
-        except Exception as error:  # noqa: BLE001 - the caller's session must still be closed
-            logger.warning("sub-agent session %s failed to close: %s", child.session.session_id, type(error).__name__)
 
     def children(self, session: AgentSession) -> list[Child]:
         """The sub-agents that work for ``session``, or wait for a person; theirs are ``children(child.session)``."""
@@ -304,7 +320,7 @@ class Host:
                         await child.session.abort("its call was settled")
                 except AgentSessionError as error:
                     logger.info("sub-agent session %s: %s", child.session.session_id, error.what)
-                await self._close_child(child)
+                await self._close_quietly(child.session)
 
     @asynccontextmanager
     async def session(

@@ -74,6 +74,12 @@ class Caller:
         return path
 
     @property
+    def agents(self) -> list[str]:
+        """The agents whose sessions are this one and those above it."""
+        above, own = self.attached.above, self.attached.session.descriptor.name
+        return [own] if above is None else [*above.caller.agents, own]
+
+    @property
     def depth(self) -> int:
         """How many sub-agents of hosts stand above and in this turn: 0 in the root's."""
         above = self.attached.above
@@ -132,7 +138,8 @@ class Above:
 
     def told(self, payload: HookPayload) -> HookPayload:
         """What a hook is told of the sub-agent: who stands above it, and the mode that really holds."""
-        path = payload.principal_path or [*self.path, payload.agent_id or self.agent]
+        inside = [] if payload.agent_id in (None, self.agent) else [payload.agent_id]
+        path = payload.principal_path or [*self.path, self.agent, *inside]
         mode = self.mode() if payload.permission_mode is None else stricter(self.mode(), payload.permission_mode)
         return payload.model_copy(update={"principal_path": path, "permission_mode": mode})
 

@@ -76,6 +76,8 @@ class ToolOutcome:
     """The call that is to give the result instead: the host makes it, and everything else here is left out."""
     spent: Spent | None = None
     """What the call has used of the turn's limits, such as model calls of its own or what a paid service took."""
+    subagent: dict[str, Any] | None = None
+    """Which sub-agent of the host did the work, and in which session: joins ``display``, and no hook takes it away."""
 
     @classmethod
     def failure(cls, code: str, message: str, **details: Any) -> ToolOutcome:
@@ -102,8 +104,9 @@ class ToolOutcome:
         Raises :class:`JsonError` or pydantic's error for what cannot be said.
         """
         given: dict[str, Any] = {} if self.data is _NOT_GIVEN else {"data": to_json(self.data)}
-        if self.display is not None:
-            given["display"] = to_json(self.display)
+        display = self.display if self.subagent is None else {**(self.display or {}), "subagent": self.subagent}
+        if display is not None:
+            given["display"] = to_json(display)
         if decision is not None:
             given["decision"] = decision
         if args is not None:

@@ -1,7 +1,7 @@
 """Whole agents as tools: a host tool behind which an agent of any executor works in a session of its own.
 
 Not for: agents inside an executor (ADK's own sub-agents are its descriptor's). Rules carried: none of its own.
-May import: ``_child_run``, ``_registry``, ``_tools``, ``protocol``.
+May import: ``_child_run``, ``_places``, ``_registry``, ``_tools``, ``protocol``.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from typing import Any, ClassVar, Final
 
 import anyio
 
-from agentsession.host._child_run import ChildPlan, ChildRun
+from agentsession.host._child_run import ChildPlan, ChildRun, refusal
 from agentsession.host._completion import COMPLETE_TASK
 from agentsession.host._lineage import MODES
 from agentsession.host._outcome import ToolError, ToolOutcome
+from agentsession.host._places import Places
 from agentsession.host._registry import SessionFactory
 from agentsession.host._toolcontext import ToolContext
 from agentsession.host._tools import Tool
@@ -60,7 +61,8 @@ class SubagentTool(Tool):
     for a text. Else its last message is the result.
     ``max_depth``: how many sub-agents may stand in one another, this one counted.
     ``store``: where its sessions are kept, as safe as its caller's; default the store of the caller's session.
-    ``max_parallel``: how many of its calls are at work at once.
+    ``max_parallel``: how many of its calls are at work at once; the limit of a provider is for the calls of the agent.
+    Two sub-agents that both have one, and call each other, may wait for one another until a limit ends them.
 
     An agent is never called in itself. Arguments are those of the agent's ``input_schema``, else one text, ``task``.
     Raises :class:`ConfigurationError`.
@@ -136,6 +138,14 @@ class SubagentTool(Tool):
         """The agent behind it."""
         return self._plan.descriptor
 
+    def provided(self, provider: str, name: str, *, trusted: bool | None = None, places: Places | None = None) -> Tool:
+        """The same tool as one of ``provider``'s, without its places: those are for the calls that the agent makes."""
+        return super().provided(provider, name, trusted=trusted)
+
+    def refuses(self, context: ToolContext) -> ToolOutcome | None:
+        """An agent that is at work above, or a depth that is too deep: it would wait for a place that never comes."""
+        return None if context.caller is None else refusal(self._plan, context.caller)
+
     async def run(
         self,
         args: object,
@@ -148,12 +158,12 @@ class SubagentTool(Tool):
         """Have the agent do it, within the turn of a host that ``context`` belongs to."""
         if context is None or context.caller is None:
             return await super().run(args, context, limiter=limiter, is_checked=is_checked)
-        refused = None if is_checked else self.check(args)
+        refused = self.refuses(context) or (None if is_checked else self.check(args))
         if refused is not None:
             return refused
         assert isinstance(args, dict)  # the check
         message = args["task"] if self._takes_text else json.dumps(args, ensure_ascii=False)
-        return await ChildRun(self._plan, context.caller, message).outcome()
+        return await ChildRun(self._plan, context, context.caller, message).outcome()
 
 
 async def _needs_host(args: dict[str, Any]) -> None:

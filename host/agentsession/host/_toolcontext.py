@@ -76,6 +76,8 @@ class ToolContext:
         """The turn that the call belongs to: for the host's own tools that run whole agents."""
         self.user_id = user_id
         """Whose session it is; ``local`` where the session was opened elsewhere and the host was not told."""
+        self.subagent: dict[str, Any] | None = None
+        """Which sub-agent of the host works for the call, and in which session, once it has begun."""
         self.returned = False
         self._home = threading.get_ident()
         self._cancelled = threading.Event()

@@ -86,6 +86,8 @@ class ToolRuns:
         settings = self._settings
         limit_s = settings.tool_timeout_s if tool.timeout_s is None and not tool.keeps_time else tool.timeout_s
         questions = ToolQuestions(request, self._asker.ask)
+        # What a sub-agent does is progress of the request that is answered by it, like that of any tool.
+        caller = None if self._caller is None else dataclasses.replace(self._caller(request), send=send_progress)
         context = ToolContext(
             request.request_id,
             tool_name=tool.name,
@@ -93,9 +95,12 @@ class ToolRuns:
             turn_id=request.turn_id,
             thread_id=request.thread_id,
             ask=questions.ask,
-            caller=None if self._caller is None else self._caller(request),
+            caller=caller,
             user_id=self._facts(request)["user_id"] or "local",
         )
+        refused = tool.refuses(context)
+        if refused is not None:
+            return refused
         outcome: ToolOutcome | None = None
         is_late = False
         async with hold_places(tool.places, context), self._slots:
@@ -150,11 +155,7 @@ class ToolRuns:
         """
         running, self._running, self._cut = {**self._cut, **self._running}, {}, {}
         return [
-            _cut_off(
-                "cancelled",
-                "the tool was stopped; its effects may be partial",
-                stillRunning=True if context.thread_running else None,
-            ).answer(request_id, verdict.decision, verdict.edited)
+            _stopped(context).answer(request_id, verdict.decision, verdict.edited)
             for request_id, (context, verdict) in running.items()
         ]
 
@@ -177,8 +178,14 @@ class ToolRuns:
         if self._settings.hooks is None:
             return outcome
         shown = await self._settings.hooks.after(request, args, self._facts(request), outcome)
-        # Whatever the model is told of it: what it has used, and whether it was cut off, is as it was.
-        return dataclasses.replace(shown, spent=outcome.spent, unknown=outcome.unknown)
+        # Whatever the model is told of it: what it has used, who worked, and whether it was cut off, is as it was.
+        return dataclasses.replace(shown, spent=outcome.spent, unknown=outcome.unknown, subagent=outcome.subagent)
+
+
+def _stopped(context: ToolContext) -> ToolOutcome:
+    running = True if context.thread_running else None
+    cut = _cut_off("cancelled", "the tool was stopped; its effects may be partial", stillRunning=running)
+    return dataclasses.replace(cut, subagent=context.subagent)
 
 
 def _cut_off(code: str, message: str, **details: Any) -> ToolOutcome:

@@ -151,6 +151,10 @@ class Tool:
         made.places = self.places if places is None else (*self.places, places)
         return made
 
+    def refuses(self, context: ToolContext) -> ToolOutcome | None:
+        """Why a call of it cannot be made where it stands, asked before it waits for a place; ``None``: it can."""
+        return None
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._function(*args, **kwargs)
 
