@@ -221,21 +221,33 @@ async def test_an_abort_that_comes_before_the_limit_is_the_reason(monkeypatch: p
         assert (came.is_set(), stream.end.reason, only(session.record, Error)) == (True, "aborted", [])
 
 
-@pytest.mark.rule("CTL-08", "LIFE-13")
-async def test_work_that_does_not_end_at_its_limit_closes_the_session() -> None:
+@pytest.mark.rule("CTL-08", "LIFE-13", "LIFE-18")
+@pytest.mark.parametrize("reached", ["time", "money", "circles", "fatal"])
+async def test_work_that_does_not_end_when_it_is_told_to_closes_the_session(reached: str) -> None:
     release = anyio.Event()
 
     async def stubborn(ctx: RunContext) -> None:
         with anyio.CancelScope(shield=True):
+            if reached == "money":
+                await ctx.usage(cost=9)
+            elif reached == "fatal":
+                await ctx.emit(Error(status="INTERNAL", message="broken", fatal=True))
+            for number in range(5 if reached == "circles" else 0):
+                request = await ctx.emit(ToolRequest(request_id=f"r{number}", name="look", needs="none"))
+                await ctx.respond(request, "same")
             await release.wait()
 
-    async with Puppet(stubborn, grace_s=0.02) as executor:
+    executor = thrifty(stubborn, "cost", grace_s=0.02)
+    limits = Constraints(max_budget_usd=1, max_time_seconds=0.02 if reached == "time" else 60)
+    async with executor:
         session = await executor.open()
-        session.stream("go", at_most(0.02))
-        with anyio.fail_after(5):
-            while session.state != "closed":
-                await anyio.lowlevel.checkpoint()
-        release.set()
+        session.stream("go", ExecutionOptions(limits=limits, loop_detection=True))
+        try:
+            with anyio.fail_after(5):
+                while session.state != "closed":
+                    await anyio.lowlevel.checkpoint()
+        finally:
+            release.set()
 
 
 async def test_a_turn_that_ends_in_time_leaves_no_watcher() -> None:
@@ -375,8 +387,8 @@ async def test_a_turn_ends_when_its_model_calls_have_cost_its_budget() -> None:
             assert [told.code for told in only(events, Error)] == ["max_budget"]
 
 
-def thrifty(work: Any, *more: str) -> Puppet:
-    executor = Puppet(work)
+def thrifty(work: Any, *more: str, **base: Any) -> Puppet:
+    executor = Puppet(work, **base)
     capabilities = ["abort", "streaming", *more]
     executor.descriptor = AgentDescriptor(name="puppet", executor="puppet", capabilities=capabilities)
     return executor
@@ -416,6 +428,23 @@ async def test_a_call_whose_cost_nobody_knows_ends_a_turn_that_has_a_budget(coun
         (told,) = only(events, Error)
         assert told.code == "max_budget"
         assert f"a call of {counts['model']} did not tell its cost" in told.message
+
+
+@pytest.mark.rule("CTL-08")
+@pytest.mark.parametrize(("model", "why"), [("big", "has cost 1.2 USD, and may cost 1"), ("other", "nobody knows")])
+async def test_what_a_turn_has_cost_before_it_was_given_a_budget_counts(model: str, why: str) -> None:
+    async def work(ctx: RunContext) -> None:
+        await ctx.usage(model=model, input_tokens=600_000, output_tokens=0)
+        await ctx.request(ToolRequest(request_id="r", name="look", needs="result"))
+        await ctx.usage(model="big", input_tokens=600_000, output_tokens=0)
+        await anyio.sleep_forever()
+
+    async with session_of(thrifty(work, "usage", "host_tool_execution")) as session:
+        await say(session)
+        with anyio.fail_after(5):
+            events = await read(session.stream(result("r", 1), budget_of(1, prices=PRICES)))
+    assert end_of(events).reason == "max_budget"
+    assert why in only(events, Error)[0].message
 
 
 async def test_an_unknown_cost_ends_nothing_where_there_is_no_budget() -> None:

@@ -363,6 +363,22 @@ class Ending:
         self.stop(error)
         raise error
 
+    def expect_exit(self) -> None:
+        """See to it that what was asked to end from inside, by a limit or an error of its own, does.
+
+        Nobody waits for it as an abort does: work that ignores its cancellation closes the session all the same.
+        """
+        # Those of now: the turn's last word may begin as soon as they have exited.
+        runs = self._session.turns.unfinished()
+        self._executor.task_group.start_soon(self.wait_or_close, runs, name="agentsession exit")
+
+    async def wait_or_close(self, runs: Iterable[Run]) -> None:
+        """Wait for runs to exit; the session is closed where one does not within the grace time."""
+        try:
+            await self.wait_exited(runs)
+        except AbortTimeout:
+            await self._session.release()
+
     def stop(self, failure: AgentSessionError) -> None:
         """Nothing can be recorded any more: the session is closed as it stands, readers raise."""
         if self._machine.state == "closed":

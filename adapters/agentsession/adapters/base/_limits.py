@@ -15,13 +15,12 @@ import math
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import anyio
 
 from agentsession.adapters.base._run import HELD_BREATH, Run
 from agentsession.protocol import (
-    AbortTimeout,
     AgentDescriptor,
     ConfigurationError,
     Constraints,
@@ -45,6 +44,11 @@ E = TypeVar("E", bound=Event)
 
 __all__ = ["Limits", "check_limits", "deadline_ms"]
 
+_PRICES: Final = (
+    "say what its models cost: ExecutionOptions(prices={MODEL: Price(...)}), or --price MODEL=INPUT,OUTPUT"
+    " for the command"
+)
+
 
 def check_limits(
     descriptor: AgentDescriptor,
@@ -65,7 +69,7 @@ def check_limits(
         counted = descriptor.supports("usage")
         if not (counted and prices):
             problem = "does not report what its model calls cost", "max_budget_usd"
-            fix = "say what its models cost: ExecutionOptions(prices={MODEL: Price(...)})" if counted else None
+            fix = _PRICES if counted else None
     for name in ("max_llm_calls", "max_turns"):
         if given.get(name) is not None and not counts_calls:
             problem = "does not count its model calls", name
@@ -149,7 +153,7 @@ class Limits:
         self._deadline = None
         if self._machine.state == "input_required":
             self._session.ending.settle_turn("aborted", "deadline")
-            await self._ended()
+            await self._session.ending.wait_or_close(self._session.turns.unfinished())
         elif self._machine.state == "running":
             await self._end("deadline", "DEADLINE_EXCEEDED", "the turn's deadline has come")
 
@@ -249,17 +253,19 @@ class Limits:
 
         So does one whose cost nobody knows: what cannot be counted cannot be kept below a limit.
         """
+        if self.of(run).max_budget_usd is None:
+            self._spent_turn = None  # a later stream of the turn may have a budget
+            return
+        self._cost_before(run, usage.seq)
+        self._spent += math.inf if usage.cost is None else usage.cost
         limit = self._budget(run)
         if limit is None:
             return
-        self._cost_before(run, usage.seq)
         if usage.cost is None:
             model = usage.model or "a model without a name"
-            self._spent = math.inf
             message = f"a call of {model} did not tell its cost, and no price is known: the budget cannot be kept"
-            self._interrupt("max_budget", "RESOURCE_EXHAUSTED", message)
+            self._interrupt_itself("max_budget", "RESOURCE_EXHAUSTED", message)
             return
-        self._spent += usage.cost
         self._end_over_budget(run, limit)
 
     def note_spent(self, event: ToolResponse, spent: Spent) -> None:
@@ -286,14 +292,18 @@ class Limits:
         if self._others_cost == math.inf:
             self._spent = math.inf
             message = "a tool made model calls of which nobody knows the cost: the budget cannot be kept"
-            self._interrupt("max_budget", "RESOURCE_EXHAUSTED", message)
+            self._interrupt_itself("max_budget", "RESOURCE_EXHAUSTED", message)
             return
         self._end_over_budget(run, limit)
 
     def _end_over_budget(self, run: Run, limit: float) -> None:
         cost = self._cost(run)
-        if cost >= limit:
-            self._interrupt("max_budget", "RESOURCE_EXHAUSTED", f"the turn has cost {cost:g} USD")
+        if cost < limit:
+            return
+        message = f"the turn has cost {cost:g} USD, and may cost {limit:g}"
+        if cost == math.inf:
+            message = "nobody knows what an earlier call of the turn has cost: the budget cannot be kept"
+        self._interrupt_itself("max_budget", "RESOURCE_EXHAUSTED", message)
 
     def _budget(self, run: Run) -> float | None:
         """What the turn may cost before its last word; ``None`` where nothing is to be ended for it."""
@@ -311,21 +321,23 @@ class Limits:
     def _cost_before(self, run: Run, seq: int) -> None:
         """Find out once what the turn's model calls have cost before that seq."""
         if self._spent_turn != run.turn_id:
-            self._spent_turn, self._spent = run.turn_id, self._recorded_cost(run.turn_id, before=seq)
+            self._spent_turn, self._spent = run.turn_id, self._recorded_cost(run, before=seq)
 
     def has_reserve(self, run: Run, grace: Grace) -> bool:
         """Whether the part of the budget that is kept for a last word is still there."""
         limit = self.of(run).max_budget_usd
         return grace.reserve_usd is not None and limit is not None and self._cost(run) < limit
 
-    def _recorded_cost(self, turn_id: str, *, before: int) -> float:
-        """What the turn's earlier calls have cost, by the record: those of another process, or none."""
+    def _recorded_cost(self, run: Run, *, before: int) -> float:
+        """What the turn's earlier calls have cost, by the record: those of another process, or of before it had a
+        budget. Infinity where nobody knows."""
         cost = 0.0
         for event in reversed(self._recorder.log.events):
-            if event.turn_id is not None and event.turn_id != turn_id:
+            if event.turn_id is not None and event.turn_id != run.turn_id:
                 break
             if isinstance(event, Usage) and event.seq < before:
-                cost += event.cost or 0.0
+                known = usage_cost(event, run.options.prices or {})
+                cost += math.inf if known is None else known
         return cost
 
     # -- ending a turn ------------------------------------------------------------------------------------------------
@@ -355,15 +367,14 @@ class Limits:
         self._session.ending.interrupt(run, reason, reason)
         run.breath = HELD_BREATH  # it may emit without ever waiting: its next event gives the loop a turn
 
+    def _interrupt_itself(self, reason: str, status: str, message: str) -> None:
+        """The same, in a step of the run's own: nobody waits for it to exit."""
+        self._interrupt(reason, status, message)
+        self._session.ending.expect_exit()
+
     async def _end(self, reason: str, status: str, message: str) -> None:
         self._interrupt(reason, status, message)
-        await self._ended()
-
-    async def _ended(self) -> None:
-        try:
-            await self._session.ending.wait_exited(self._session.turns.unfinished())
-        except AbortTimeout:
-            await self._session.release()
+        await self._session.ending.wait_or_close(self._session.turns.unfinished())
 
     def forget(self) -> None:
         """The session is over: nothing is watched any more."""

@@ -12,12 +12,13 @@ when the run does its next thing, for a response may be recorded while no stream
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from agentsession.adapters.base._loops import TIMES, CallLoop, CallSteps, TextLoop
 from agentsession.adapters.base._run import HELD_BREATH, Run
 from agentsession.protocol import (
+    AgentDescriptor,
     Error,
     ExecutionOptions,
     Message,
@@ -77,13 +78,12 @@ class LoopWatch:
             self._threads.clear()
             self._thread_of.clear()
         if is_watched:
-            descriptor = self._session.descriptor
-            below = [tool for agent in descriptor.sub_agents for tool in agent.own_tools]
-            self.know_tools([*(options.tools or ()), *descriptor.own_tools, *below])
+            self.know_tools(options.tools or ())
 
     def know_tools(self, tools: Iterable[ToolDescriptor]) -> None:
-        """These are the tools of the turn: some may be called again and again."""
-        named = {tool.name for tool in tools if tool.annotations is not None and tool.annotations.may_repeat}
+        """These are the host's tools, beside those of the agents: some may be called again and again."""
+        every = [*tools, *_own_tools(self._session.descriptor)]
+        named = {tool.name for tool in every if tool.annotations is not None and tool.annotations.may_repeat}
         self._may_repeat = frozenset(named)
 
     # -- what is recorded ---------------------------------------------------------------------------------------------
@@ -148,7 +148,15 @@ class LoopWatch:
             message = f"the turn goes in circles and was stopped: {what}"
             self._recorder.record(Error(status="ABORTED", message=message, code=LOOP_DETECTED, source="host"))
         self._session.ending.interrupt(run, "failed", LOOP_DETECTED)
+        self._session.ending.expect_exit()
         run.breath = HELD_BREATH
+
+
+def _own_tools(agent: AgentDescriptor) -> Iterator[ToolDescriptor]:
+    """Those of an agent and of all below it."""
+    yield from agent.own_tools
+    for below in agent.sub_agents:
+        yield from _own_tools(below)
 
 
 def _digest(event: ToolResponse) -> str:

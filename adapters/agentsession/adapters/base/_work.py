@@ -65,6 +65,7 @@ class Work:
                 self._answers.cancel_unsupported(made)
             elif isinstance(made, Error) and made.fatal and run.scope is not None:
                 run.scope.cancel()  # fatal ends the stream at once: LIFE-18
+                self._session.ending.expect_exit()
             elif isinstance(made, Usage):
                 self._session.limits.spent(run, made)
         if run.grace is not None:
