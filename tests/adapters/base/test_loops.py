@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 import pytest
@@ -142,6 +143,28 @@ def test_text_that_only_has_structure_is_not(text: str) -> None:
     assert feed(text) == 0
 
 
+ROWS = [[0] * 20] * 40
+RECORDS = [{"name": "", "passed": True, "reason": "the check has passed"}] * 40
+
+
+@pytest.mark.parametrize("data", [ROWS, RECORDS, {"rows": ROWS}], ids=["rows", "records", "object"])
+@pytest.mark.parametrize("indent", [None, 2])
+def test_an_answer_that_is_data_repeats_itself_by_nature(data: object, indent: int | None) -> None:
+    assert feed("\n" + json.dumps(data, indent=indent)) == 0
+
+
+@pytest.mark.parametrize("begin", ["[1] ", "{placeholder} ", "[link](x) ", "Here: {}\n"])
+def test_a_bracket_alone_makes_no_data(begin: str) -> None:
+    assert feed(begin + SENTENCE * 20) >= 1
+
+
+def test_what_comes_after_data_in_another_message_is_looked_at_again() -> None:
+    loop = TextLoop()
+    assert loop.feed('{"text": "' + SENTENCE * 20) == 0
+    loop.reset()
+    assert loop.feed(SENTENCE * 20) >= 1
+
+
 def test_what_comes_after_code_is_looked_at_again() -> None:
     assert feed("```\n" + SENTENCE * 20 + "\n```\n") == 0
     assert feed("```\ncode\n```\n" + SENTENCE * 20) >= 1
@@ -160,7 +183,22 @@ def repeating(draw: st.DrawFn) -> str:
     pieces = draw(
         st.lists(
             st.sampled_from(
-                [SENTENCE, "ab", "\n", "```\n", "- ", "| a |\n", "   ", " " * 45, "# x\n", "---\n", "12. ", "ü" * 60]
+                [
+                    SENTENCE,
+                    "ab",
+                    "\n",
+                    "```\n",
+                    "- ",
+                    "| a |\n",
+                    "   ",
+                    " " * 45,
+                    "# x\n",
+                    "---\n",
+                    "12. ",
+                    "ü" * 60,
+                    "[0, 0]\n",
+                    "{",
+                ]
             ),
             min_size=1,
             max_size=6,

@@ -11,6 +11,7 @@ from tests.adapters.sessions import Puppet, end_of, kinds, only, read, say, sess
 from agentsession.adapters.base import RunContext
 from agentsession.adapters.scripted import Call, Calls, Deltas, Parallel, Say, ScriptedExecutor, Step
 from agentsession.protocol import (
+    AgentDescriptor,
     Constraints,
     Error,
     Event,
@@ -58,6 +59,20 @@ def stopped(events: Sequence[Event]) -> bool:
     assert [(event.fatal, event.source) for event in told] == [(False, "host")]
     assert kinds(events).count("stream_end") == 1
     return True
+
+
+class Updatable(Puppet):
+    """Takes every update."""
+
+    def check_update(self, session: Any, config: SessionConfig) -> str | None:
+        return None
+
+
+async def equal_calls(ctx: RunContext) -> None:
+    for _ in range(30):
+        await ctx.steers()
+        request = await ctx.emit(ToolRequest(request_id=ctx.new_id("r"), name="look", needs="none", args={}))
+        await ctx.respond(request, "same")
 
 
 async def test_five_equal_calls_are_told_and_five_more_stop_the_turn() -> None:
@@ -117,6 +132,19 @@ async def test_a_tool_that_may_repeat_is_not_looked_at(where: str) -> None:
     async with session_of(executor, watched(tools=[tool] if where == "host" else None)) as session:
         events = await say(session)
         assert (stopped(events), notes(events), runs(events)) == (False, [], 30)
+
+
+@pytest.mark.parametrize("updated", [False, True])
+async def test_a_tool_of_an_agent_far_below_may_repeat_too(updated: bool) -> None:
+    tool = ToolDescriptor(name="look", owner="agent", annotations=ToolAnnotations(may_repeat=True))
+    below = AgentDescriptor(name="far_below", executor="puppet", own_tools=[tool])
+    middle = AgentDescriptor(name="middle", executor="puppet", sub_agents=[below])
+    executor = Updatable(equal_calls)
+    executor.descriptor = executor.descriptor.model_copy(update={"sub_agents": [middle]})
+    async with session_of(executor, watched()) as session, session.stream("go") as stream:
+        if updated:
+            await session.update(SessionConfig(tools=[ToolDescriptor(name="other")]))
+        assert not stopped([event async for event in stream])
 
 
 async def test_nobody_is_watched_who_did_not_ask_for_it() -> None:
@@ -253,18 +281,7 @@ async def test_a_last_word_may_repeat_itself() -> None:
 
 async def test_an_update_of_the_tools_says_anew_which_may_repeat() -> None:
     tool = ToolDescriptor(name="look", annotations=ToolAnnotations(may_repeat=True))
-
-    class Updatable(Puppet):
-        def check_update(self, session: Any, config: SessionConfig) -> str | None:
-            return None
-
-    async def work(ctx: RunContext) -> None:
-        for _ in range(30):
-            await ctx.steers()
-            request = await ctx.emit(ToolRequest(request_id=ctx.new_id("r"), name="look", needs="none", args={}))
-            await ctx.respond(request, "same")
-
-    async with session_of(Updatable(work), watched()) as session:
+    async with session_of(Updatable(equal_calls), watched()) as session:
         async with session.stream("go") as stream:
             await session.update(SessionConfig(tools=[tool]))
             events = [event async for event in stream]

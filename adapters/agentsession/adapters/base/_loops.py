@@ -10,7 +10,8 @@ results; a poll whose answer changes is no loop. A cycle of one to five steps th
 
 *Text*: a stretch of 50 characters that came ten times, without overlap, on average no more than 250 characters apart,
 with no more than five different texts between: a list of different things that begin alike is no loop. Code is passed
-over. Headings, tables, lists, quotes and rules begin anew, for they repeat themselves by nature.
+over, and a text that begins as JSON. Headings, tables, lists, quotes and rules begin anew, for they repeat themselves
+by nature.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ _MARK: Final = 8
 _INDENT: Final = 40
 """Beyond so much of it the line is plain, whatever comes."""
 _FENCE: Final = re.compile(r"```|~~~")
+_DATA: Final = re.compile(r"\{\s*(?:[\"}]|$)|\[\s*(?:[\[{\"\]]|-?\d+(?:[.,\s]|$)|true\b|false\b|null\b|$)")
+"""What a text begins with that is data for a program, such as a matrix of zeros."""
 _STRUCTURE: Final = re.compile(r"\||[-*+•] |\d{1,3}[.)] |#{1,6} |>|-{3}|\*{3}|={3}|_{3}")
 
 
@@ -112,6 +115,9 @@ class TextLoop:
         self._in_line = False
         self._is_skipped = False
         self._in_code = False
+        self._is_begun = False
+        """Whether a line was not blank."""
+        self._is_data = False
         self._text = ""
         self._new = ""
         """What follows the text, and was not looked at yet."""
@@ -121,6 +127,7 @@ class TextLoop:
     def reset(self) -> None:
         """Begin anew: something else came between."""
         self._held, self._in_line, self._is_skipped, self._in_code = "", False, False, False
+        self._is_begun = self._is_data = False
         self._forget()
 
     def feed(self, text: str) -> int:
@@ -148,7 +155,11 @@ class TextLoop:
             return False
         mark = bare[:_MARK]
         self._in_line = True
-        if _FENCE.match(mark):
+        if mark and not self._is_begun:
+            self._is_begun, self._is_data = True, _DATA.match(mark) is not None
+        if self._is_data:
+            self._is_skipped = True
+        elif _FENCE.match(mark):
             self._in_code = not self._in_code
             self._is_skipped = True
             self._forget()

@@ -266,7 +266,7 @@ class BaseSession:
         )
         self._mode = config.permission_mode or self._mode
         if config.tools is not None:
-            self.loops.know_tools([*config.tools, *self.descriptor.own_tools])
+            self.loops.know_tools(config.tools)
         self.executor.apply_update(self, config)
         await self.stored()
         return Receipt(status="applied")
