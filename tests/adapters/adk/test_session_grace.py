@@ -8,8 +8,10 @@ import anyio
 import pytest
 from google.adk.agents import LlmAgent
 from google.adk.models.llm_request import LlmRequest
+from google.adk.models.llm_response import LlmResponse
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.adk.tools.agent_tool import AgentTool
+from google.genai import types
 from tests.adapters.adk.driving import (
     Driven,
     agent,
@@ -271,6 +273,22 @@ async def test_a_model_call_that_tells_no_usage_ends_a_turn_that_has_a_budget_be
         model.script.pop(0)
         assert (await desk.turn("again")).texts == ["fresh"]
         assert_valid_history(root.model)
+
+
+async def test_an_answer_of_the_users_own_in_the_place_of_the_model_costs_nothing() -> None:
+    answers = [
+        LlmResponse(content=types.Content(role="model", parts=[types.Part.from_function_call(name="look", args={})]))
+    ]
+
+    def before(callback_context: Any, llm_request: LlmRequest) -> LlmResponse | None:
+        return answers.pop() if answers else None
+
+    root = agent(spending(say("done")), before_model_callback=before)
+    options = {"limits": Constraints(max_budget_usd=9), "prices": PRICES}
+    async with driven(root, tools=[host_tool("look")], execution=options) as desk:
+        await desk.turn("go")
+        assert end_data(desk)[0] == "completed"
+        assert len(only(desk, Usage)) == 1
 
 
 async def test_a_streamed_call_tells_its_usage_once_and_keeps_its_budget() -> None:

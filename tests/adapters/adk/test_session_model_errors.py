@@ -28,6 +28,7 @@ from agentsession.protocol import (
     LifecycleInterceptor,
     MemoryRecordStore,
     Message,
+    Price,
     SessionUpdate,
     Usage,
     accept,
@@ -167,6 +168,33 @@ async def test_repeated_calls_count_against_the_turns_model_calls() -> None:
     async with driven(root, hooks=desk, execution={"limits": Constraints(max_llm_calls=4)}) as driver:
         turn = await driver.stream("go")
     assert (turn.reason, model_calls(root)) == ("max_llm_calls", 4)
+
+
+async def test_nobody_waits_for_a_call_that_is_one_too_many() -> None:
+    waits, desk = Waits(), Desk(on_model_error=modify(after_s=30.0))
+    limited = {"limits": Constraints(max_llm_calls=2)}
+    async with driven(agent(overloaded(), overloaded()), hooks=desk, execution=limited, retry_wait=waits) as driver:
+        turn = await driver.stream("go")
+    assert (turn.reason, waits.seconds) == ("max_llm_calls", [30.0])
+
+
+async def test_what_a_broken_off_answer_has_used_is_told_of_its_model_and_counts() -> None:
+    half = LlmResponse(
+        content=types.Content(role="model", parts=[types.Part(text="Ha")]),
+        partial=True,
+        usage_metadata=types.GenerateContentResponseUsageMetadata(prompt_token_count=1000, candidates_token_count=2),
+    )
+    spare = ScriptedLlm(model="spare", script=[say("Whole.").using(input=1000, output=5)])
+    options = {
+        "limits": Constraints(max_budget_usd=9),
+        "prices": {name: Price(input=1, output=1) for name in ("scripted", "spare")},
+    }
+    desk = Desk(on_model_error=modify(next_model="spare"))
+    root = agent(raw(half) + fail(overloaded()))
+    async with driven(root, hooks=desk, execution=options, models={"spare": spare}) as driver:
+        turn = await driver.stream("go")
+    assert turn.reason == "completed"
+    assert [(usage.model, usage.output_tokens) for usage in turn.of("usage")] == [("scripted", 2), ("spare", 5)]
 
 
 async def test_a_repeated_call_is_asked_what_the_first_was_whatever_a_model_did_to_its_request() -> None:

@@ -121,16 +121,20 @@ class ModelCalls:
         if live.ctx.aborting and not was_aborting:  # it goes in circles; ADK is on its way to a model call all the same
             return LlmResponse(error_code=STOPPED_CODE, error_message="the turn was stopped")
         self._calls_model(context, True)
-        self._uncounted.add(agent_key(context))
         self.asked.add(context.agent_name)
         asked = request.model
         instead = await live.hooks.before_model(context, request) if live.hooks is not None else None
         if instead is None:
             self._timed[agent_key(context)] = live.ctx.model_call(request.model).__enter__()
         repeats = live.hooks is not None and live.hooks.wants("on_model_error")
-        if instead is None and (repeats or model is not None or request.model != asked):
+        is_counted = live.ctx.limits.max_budget_usd is not None  # the user's callbacks may still answer in its place
+        if instead is None and (repeats or is_counted or model is not None or request.model != asked):
             put_route(live, context)
         return instead
+
+    def calls(self, context: CallbackContext) -> None:
+        """The model is called: what it has used is to be told."""
+        self._uncounted.add(agent_key(context))
 
     def again(self, context: CallbackContext) -> LlmResponse | None:
         """A call is about to be made again: it counts like any; a response instead of it when it is one too many."""

@@ -129,6 +129,7 @@ class RoutedCall:
                 self._tell_model(name, own)
                 model = live.state.models.find(name, own)
                 asked.model = live.state.models.sent_name(name, model)
+                live.models.calls(self._context)
                 async with aclosing(model.generate_content_async(asked, stream)) as responses:
                     async for response in responses:
                         if response.model_version is None and not response.partial:
@@ -157,7 +158,7 @@ class RoutedCall:
                     if told.ask is None:
                         break
                     if began:
-                        yield _break()
+                        yield _break(asked.model)
                         began = False
                     said = await hooks.ask_fallback(self._context, told.ask)
                 if told.content is not None:
@@ -170,15 +171,15 @@ class RoutedCall:
                 if not told.repeats:
                     raise
                 if began:
-                    yield _break()
+                    yield _break(asked.model)
                     began = False
                 name = told.next_model or name
-            if told.after_s:
-                await self._wait(told.after_s)
             stop = live.models.again(self._context)
             if stop is not None:
                 yield stop
                 return
+            if told.after_s:
+                await self._wait(told.after_s)
             attempt += 1
             asked = _copied(kept)
             asked.model = llm_request.model = name  # ADK's traces read it from the request
@@ -227,8 +228,9 @@ def is_break(response: LlmResponse) -> bool:
     return bool(response.interrupted) and response.content is None and not response.partial
 
 
-def _break() -> LlmResponse:
-    return LlmResponse(interrupted=True, partial=False)
+def _break(model: str | None) -> LlmResponse:
+    """``model``: what its provider has counted of the answer so far was this model's."""
+    return LlmResponse(interrupted=True, partial=False, model_version=model)
 
 
 def _copied(request: LlmRequest) -> LlmRequest:
