@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from agentsession.adapters.scripted import Call, Count, Delay, Say, ScriptedExecutor, Step
+from agentsession.adapters.scripted import Ask, Call, Count, Delay, Say, ScriptedExecutor, Step
 from agentsession.host import Host, allow_all, tool
 from agentsession.host._limits import HostLimits
 from agentsession.protocol import (
@@ -21,6 +21,7 @@ from agentsession.protocol import (
     OpenOptions,
     Price,
     StreamEnd,
+    accept,
 )
 
 pytestmark = pytest.mark.anyio
@@ -117,9 +118,20 @@ def test_a_host_without_limits_changes_no_turn() -> None:
     assert HostLimits().for_turn(None, ExecutionOptions(deadline="2026-01-31T12:00:30Z")) is None
 
 
-def test_a_deadline_must_be_ahead() -> None:
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), 1e12])
+def test_a_deadline_must_be_ahead_and_a_moment_that_there_is(seconds: float) -> None:
     with pytest.raises(ConfigurationError):
-        Host(deadline_s=0)
+        Host(deadline_s=seconds)
+
+
+async def test_a_turn_that_goes_on_is_no_way_around_a_limit_of_the_host() -> None:
+    host = Host(policy=allow_all, limits=Constraints(max_llm_calls=3), on_ask="pause", loop_detection=False)
+    script: list[Step] = [Ask("Go on?"), *[Call("look", {}, needs="none") for _ in range(8)]]
+    async with ScriptedExecutor([script]) as executor, host.session(executor) as session:
+        await host.run_turn(session, "go")
+        wide = ExecutionOptions(limits=Constraints(max_llm_calls=99))
+        end = (await host.run_turn(session, accept(session.pending[0].request_id, "yes"), wide)).end
+    assert end.reason == "max_llm_calls"
 
 
 async def test_a_limit_that_the_executor_cannot_keep_is_refused_when_a_session_is_opened() -> None:

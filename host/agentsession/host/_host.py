@@ -80,7 +80,8 @@ class Host:
     ``hooks``: asked at the points of each session's life: one interceptor, or several (``agentsession.host.hooks``).
     ``abort_grace_s``: how long an abort waits for that of the session, also where :meth:`run_turn` is cancelled;
     closing may take three times as long. Sessions have a grace time of their own, which should be shorter.
-    ``limits``: of every turn; of these, the agent's own and those of a session or turn the tightest hold.
+    ``limits``: of every turn of the sessions that it opens; of these, the agent's own and those of a session or turn
+    the tightest hold.
     ``deadline_s``: how many seconds after its begin a turn ends, whether it works or waits.
     ``grace``: the last model call of a turn that reached a limit, in which the agent says where it got to.
     ``prices``: what models cost, for executors that only tell tokens: by them ``max_budget_usd`` is kept.
@@ -373,6 +374,8 @@ class Host:
             if isinstance(message, (str, MessageInput)):
                 options = self._settings.limits.for_turn(options, attached.execution)
                 options = self._with_changed_tools(options, attached)
+            else:
+                options = self._settings.limits.for_rest(options)
             return await turn.run(message, options)
         finally:
             del self._turns[id(session)]

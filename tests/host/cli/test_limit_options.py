@@ -29,7 +29,13 @@ def test_a_time_may_have_a_unit(text: str, seconds: float) -> None:
         ({"max_time": "-5"}, "--max-time"),
         ({"max_turns": 0}, "--max-turns"),
         ({"max_calls": -1}, "--max-calls"),
+        ({"max_time": "9" * 400}, "--max-time"),
         ({"max_budget": 0.0}, "--max-budget"),
+        ({"max_budget": float("nan")}, "--max-budget"),
+        ({"max_budget": float("inf")}, "--max-budget"),
+        ({"deadline": "99999999999h"}, "--deadline"),
+        ({"deadline": "0001-01-01T00:00+14:00"}, "--deadline"),
+        ({"deadline": "9999-12-31T23:00-14:00"}, "--deadline"),
         ({"deadline": "tomorrow"}, "--deadline"),
         ({"deadline": "2026-01-31T12:00:00"}, "--deadline"),
         ({"prices": ["gemini"]}, "--price"),
@@ -85,10 +91,11 @@ def test_the_command_that_resumes_has_the_limits_and_not_the_deadline() -> None:
         (["--max-turns", "1"], 12, "max_turns"),
         (["--max-time", "0.000001"], 15, "max_time"),
         (["--deadline", "2001-01-01T00:00Z"], 16, "deadline"),
+        (["--max-budget", "0.001", "--price", "*=1,1"], 14, "max_budget"),
     ],
 )
 def test_each_limit_has_an_exit_code_of_its_own(command: Command, args: list[str], code: int, reason: str) -> None:
-    done = command("run", "scripted_agents:waiter" if code > 13 else "scripted_agents:worker", "-p", "x", *args)
+    done = command("run", "scripted_agents:waiter" if code > 14 else "scripted_agents:worker", "-p", "x", *args)
     assert done.returncode == code, done.stderr
     (summary,) = [row for row in done.stderr.splitlines() if row.startswith("── ")]
     assert reason in summary
@@ -98,3 +105,9 @@ def test_a_limit_that_cannot_be_read_is_said_before_anything_runs(command: Comma
     done = command("run", "scripted_agents:worker", "-p", "x", "--max-time", "soon")
     assert done.returncode == 2
     assert "--max-time soon cannot be used" in done.stderr
+
+
+def test_a_budget_without_prices_is_refused_and_the_option_that_helps_is_named(command: Command) -> None:
+    done = command("run", "scripted_agents:worker", "-p", "x", "--max-budget", "1")
+    assert done.returncode == 2
+    assert "--price MODEL=INPUT,OUTPUT" in done.stderr

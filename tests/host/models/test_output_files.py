@@ -71,6 +71,16 @@ def test_a_half_written_file_is_written_anew(tmp_path: Path) -> None:
     assert path.read_text() == "a whole text"
 
 
+def test_what_was_deleted_meanwhile_is_saved_anew(tmp_path: Path) -> None:
+    files = OutputFiles(tmp_path)
+    files.save("ann", "s", "c", "x")
+    (path,) = tmp_path.rglob("*.txt")
+    path.unlink()
+    name = files.save("ann", "s", "c", "x")
+    assert name is not None
+    assert files.read("ann", "s", name) == "x"
+
+
 def test_files_are_for_this_user_alone_and_are_deleted_with_their_session(tmp_path: Path) -> None:
     files = OutputFiles(tmp_path)
     files.save("ann", "s", "c", "x")

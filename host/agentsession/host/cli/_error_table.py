@@ -686,8 +686,54 @@ _CALLS: Final = (
     ),
 )
 
+_ENDS: Final = (
+    ErrorEntry(
+        "max_turns",
+        "The turn has made as many model steps as it may.",
+        "A call that is made again is no further step, and neither are those of sub-agents.",
+        "Give it more, `--max-turns`, or a smaller task. The last word of the agent says how far it came.",
+        Exit.MAX_TURNS,
+    ),
+    ErrorEntry(
+        "max_llm_calls",
+        "The turn has made as many model calls as it may.",
+        "Calls that were made again and those of sub-agents count too.",
+        "Give it more, `--max-calls`, or a smaller task. The last word of the agent says how far it came.",
+        Exit.MAX_LLM_CALLS,
+    ),
+    ErrorEntry(
+        "max_budget",
+        "The turn has cost what it may cost, or nobody knows what one of its model calls has cost.",
+        "A call counts when it is over, so the last one may go beyond. What cannot be counted cannot be kept below a"
+        " limit.",
+        "Give it more, `--max-budget`; where a cost is not known, say the price of the model that is named, `--price`.",
+        Exit.MAX_BUDGET,
+    ),
+    ErrorEntry(
+        "max_time",
+        "The turn was at work for as long as it may.",
+        "Time counts while the agent works, not while the turn waits for a person.",
+        "Give it more, `--max-time`. A tool that was cut off has the status unknown: look at what it works on.",
+        Exit.MAX_TIME,
+    ),
+    ErrorEntry(
+        "deadline",
+        "The turn's deadline has come.",
+        "A deadline is a moment, whether the turn works or waits.",
+        "Say a later one, `--deadline`, and send a message: the session goes on.",
+        Exit.DEADLINE,
+    ),
+    ErrorEntry(
+        "LOOP_DETECTED",
+        "The agent went in circles, was told so, did it again, and the turn was stopped.",
+        "Its last steps were the same calls with the same results, or it said the same text over and over.",
+        "Say what it should do instead. Where a tool waits for something, `ToolAnnotations(may_repeat=True)`; else"
+        " `--no-loop-detection`.",
+    ),
+)
+
 ERRORS: Final[Mapping[str, ErrorEntry]] = MappingProxyType(
-    {entry.id: entry for entry in (*_COMMAND_LINE, *_RECORDS, *_SESSIONS, *_EXECUTORS, *_CALLS)}
+    {entry.id: entry for entry in (*_COMMAND_LINE, *_RECORDS, *_SESSIONS, *_EXECUTORS, *_CALLS, *_ENDS)}
 )
 """Every error id, with what it means."""
 
@@ -709,6 +755,7 @@ def errors_page() -> str:
         ("Sessions", _SESSIONS),
         ("Executors and adapters", _EXECUTORS),
         ("Denials and failed calls", _CALLS),
+        ("Limits and circles that end a turn", _ENDS),
     )
     out = [
         "# Errors",

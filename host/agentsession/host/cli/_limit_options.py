@@ -6,6 +6,7 @@ Not for: what a limit does (``docs/how-to/set-limits.md``). May import: ``agents
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -17,6 +18,8 @@ from agentsession.protocol import Constraints, ExecutionOptions, Grace, Price
 __all__ = ["LimitOptions", "read_duration"]
 
 _UNITS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+_LONGEST_S: Final = 1e9
+"""Some thirty years: a moment further off may be none that can be written."""
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|)")
 
 
@@ -48,7 +51,7 @@ class LimitOptions:
         """Raises :class:`CommandError` (``usage``) for what is no duration, moment or price."""
         seconds = None if max_time is None else read_duration(max_time, "--max-time")
         for option, number in (("--max-turns", max_turns), ("--max-calls", max_calls), ("--max-budget", max_budget)):
-            if number is not None and number <= 0:
+            if number is not None and not 0 < number < math.inf:
                 raise _wrong(option, f"{number:g}", "more than 0", f"{option} 5")
         words: list[str] = []
         typed = (
@@ -91,7 +94,7 @@ def read_duration(text: str, option: str) -> float:
     """Seconds: ``90``, ``90s``, ``5m`` or ``1.5h``."""
     found = _DURATION.fullmatch(text.strip().lower())
     seconds = float(found[1]) * _UNITS[found[2]] if found is not None else 0.0
-    if seconds <= 0:
+    if not 0 < seconds <= _LONGEST_S:
         raise _wrong(option, text, "a time such as 90s, 5m or 1.5h", f"{option} 5m")
     return seconds
 
@@ -108,6 +111,8 @@ def _moment(text: str) -> str:
             raise _wrong("--deadline", text, expected, "--deadline 10m") from error
         if moment.tzinfo is None:
             raise _wrong("--deadline", text, "a moment with its zone", f"--deadline {text}Z")
+        if not 1 < moment.year < datetime.max.year:  # in another zone it may be in a year that there is none of
+            raise _wrong("--deadline", text, "a moment of these days", "--deadline 10m")
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

@@ -48,7 +48,7 @@ class OutputFiles:
         """Keep an output; its name once it is on disk, or ``None`` where it could not be kept."""
         name = self.name_of(request_id, text)
         path = self._folder(user_id, session_id) / name
-        if path in self._saved:
+        if path in self._saved and path.is_file():  # somebody may have cleaned up meanwhile
             return name
         try:
             self._write(path, text.encode("utf-8", "replace"))
