@@ -214,6 +214,60 @@ def test_there_are_problems_if_and_only_if_the_value_is_not_valid(schema: dict[s
     assert (find_problems(schema, value) == []) is valid
 
 
+def doubling(keyword: str, **fields: Any) -> dict[str, Any]:
+    """Thirty small schemas, each of which refers twice to the one before: a thousand million steps."""
+    forms: dict[str, Any] = {"a0": {"type": "object"}}
+    for number in range(1, 30):
+        forms[f"a{number}"] = {keyword: [{"$ref": f"#/$defs/a{number - 1}"}] * 2}
+    return {**fields, "$defs": forms, "$ref": "#/$defs/a29"}
+
+
+INNER = doubling("allOf")
+INNER["$defs"]["a28"]["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+
+
+@pytest.mark.rule("TOOL-04")
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        (doubling("allOf"), {}),
+        (doubling("anyOf"), 5),
+        (doubling("oneOf"), {}),
+        (doubling("allOf", unevaluatedProperties=False), {"a": 1}),
+        ({"$defs": doubling("allOf")["$defs"], "not": {"$ref": "#/$defs/a29"}}, {}),
+        (INNER, {}),
+    ],
+)
+def test_a_schema_that_would_be_checked_for_ever_accepts_nothing_and_is_given_up(
+    schema: dict[str, Any], value: Any
+) -> None:
+    (problem,) = find_problems(schema, value)
+    assert "would take too long" in problem.message
+
+
+def test_a_large_value_may_take_as_many_steps_as_it_needs() -> None:
+    form = {"type": "object", "properties": {"x": {"type": "integer"}}}
+    schema = {"$defs": {"form": form}, "items": {"$ref": "#/$defs/form"}}
+    many: list[Any] = [{"x": number} for number in range(20_000)]
+    assert find_problems(schema, many) == []
+    assert [each.pointer for each in find_problems(schema, [*many, {"x": "a"}])] == ["/20000/x"]
+
+
+@pytest.mark.parametrize(
+    ("items", "are_different"),
+    [
+        ([1, 1.0], False),
+        ([1, True, 0, False, "1", None, [], {}, [1], [True], {"a": 1}, {"a": True}], True),
+        ([{"a": 1, "b": [True]}, {"b": [True], "a": 1.0}], False),
+        ([{"x": number} for number in range(20_000)], True),  # compared each with each it would take minutes
+        ([*({"x": number} for number in range(20_000)), {"x": 7}], False),
+    ],
+)
+def test_items_are_the_same_where_their_json_is(items: list[Any], are_different: bool) -> None:
+    assert (find_problem({"uniqueItems": True}, items) is None) is are_different
+    assert find_problem({"uniqueItems": False}, items) is None
+
+
 def test_a_schema_that_is_none_is_refused_with_its_place() -> None:
     with pytest.raises(SchemaProblem, match="the schema itself is not valid") as refused:
         SchemaValidator({"properties": {"a": {"type": "nonsense"}}})

@@ -5,15 +5,17 @@ Rules carried: TOOL-04, HITL-08.
 May import: ``_schema_problems``; ``jsonschema`` inside the functions, so that importing the contract does not load it.
 
 Fail closed: a schema that cannot be used accepts nothing. References to other documents are not followed, so a schema
-from a model or a peer cannot make this process fetch an address.
+from a model or a peer cannot make this process fetch an address. Nor can it make it compute for ever: thirty small
+schemas that each refer twice to the one before are a thousand million steps, so steps are counted.
 """
 
 from __future__ import annotations
 
+import contextvars
 import functools
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from agentsession.protocol._json import check_json
@@ -22,6 +24,35 @@ from agentsession.protocol._schema_problems import SchemaProblem, explain
 __all__ = ["SchemaProblem", "SchemaValidator", "check_schema", "find_problem", "find_problems"]
 
 _UNUSABLE: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, re.error)
+
+_STEPS: Final = 50_000
+"""Subschemas that one check may apply, half a second; of a large value, so many for each thing in it:"""
+_STEPS_EACH: Final = 20
+
+
+class _TooManySteps(ArithmeticError):
+    """The check was given up."""
+
+
+class _Steps:
+    """How many subschemas the present check may still apply."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+        self._left = _STEPS
+        self._is_measured = False
+
+    def take(self) -> None:
+        """One more. Raises :class:`_TooManySteps`."""
+        self._left -= 1
+        if self._left < 0 and not self._is_measured:
+            self._is_measured = True
+            self._left = _size(self._value) * _STEPS_EACH - _STEPS
+        if self._left < 0:
+            raise _TooManySteps
+
+
+_PRESENT: Final[contextvars.ContextVar[_Steps]] = contextvars.ContextVar("schema_steps")
 
 
 class SchemaValidator:
@@ -45,18 +76,71 @@ class SchemaValidator:
         except _UNUSABLE as error:
             raise SchemaProblem("/", f"the schema cannot be used: {type(error).__name__}") from error
         # An empty registry: jsonschema's own default would fetch remote references over the network.
-        self._validator: Any = kind(self._schema, registry=referencing.Registry())
+        self._validator: Any = _counting(kind)(self._schema, registry=referencing.Registry())
 
     def problems(self, value: Any, *, limit: int = 8) -> list[SchemaProblem]:
         """Why ``value`` does not satisfy the schema, the most telling reason first; empty when it does."""
         import referencing.exceptions
 
+        token = _PRESENT.set(_Steps(value))
         try:
             return explain(self._validator.iter_errors(value), self._schema, value, limit=limit)
         except referencing.exceptions.Unresolvable as error:  # the type that jsonschema raises is one of these
-            return [SchemaProblem("/", f"the schema refers to a document that is not here: {error}"[:300])]
+            return [SchemaProblem("/", f"the schema refers to what is not here: {error.ref or 'an anchor'!s:.100}")]
+        except _TooManySteps:
+            return [SchemaProblem("/", "the schema cannot be used: to check this value by it would take too long")]
         except _UNUSABLE as error:
             return [SchemaProblem("/", f"the schema cannot be used: {type(error).__name__}")]
+        finally:
+            _PRESENT.reset(token)
+
+
+@functools.cache
+def _counting(kind: Any) -> Any:
+    """jsonschema's ``kind`` of validator, which takes a step whenever it applies a subschema."""
+    import jsonschema.exceptions
+    import jsonschema.validators
+
+    def unique(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[Any]:
+        # jsonschema compares each object with each: three thousand of them are ten seconds.
+        if wanted and validator.is_type(instance, "array") and len(set(map(_key, instance))) < len(instance):
+            yield jsonschema.exceptions.ValidationError("items are the same")
+
+    extend: Any = jsonschema.validators.extend
+    made = extend(kind, {"uniqueItems": unique})
+    evolve = made.evolve
+
+    def counted(self: Any, **changes: Any) -> Any:
+        _PRESENT.get().take()
+        schema = changes.get("schema")
+        if isinstance(schema, dict) and "$schema" in schema:  # it would go on with a validator that does not count
+            changes["schema"] = {name: value for name, value in schema.items() if name != "$schema"}
+        return evolve(self, **changes)
+
+    made.evolve = counted
+    return made
+
+
+def _size(value: Any) -> int:
+    """How many things there are in a JSON value."""
+    count, waiting = 0, [value]
+    while waiting:
+        item = waiting.pop()
+        count += 1
+        if isinstance(item, dict):
+            waiting += item.values()
+        elif isinstance(item, (list, tuple)):
+            waiting += item
+    return count
+
+
+def _key(value: Any) -> Any:
+    """What is equal where JSON values are: 1 and 1.0, but not 1 and true."""
+    if isinstance(value, dict):
+        return dict, frozenset((name, _key(item)) for name, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return list, tuple(map(_key, value))
+    return isinstance(value, bool), value
 
 
 @functools.lru_cache(maxsize=256)
