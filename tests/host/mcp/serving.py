@@ -6,8 +6,8 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from tests.host.mcp.server import make_server
 
 from agentsession.host.mcp import McpTools
 
-__all__ = ["LIMIT_S", "ODD", "SERVER", "Log", "Process", "served"]
+__all__ = ["LIMIT_S", "ODD", "SERVER", "Log", "Printed", "Process", "relisted", "served"]
 
 SERVER = Path(__file__).parent / "server.py"
 ODD = Path(__file__).parent / "odd_server.py"
@@ -87,33 +87,76 @@ class Process:
 
     def __init__(self, log: Path) -> None:
         self.log = log
-        log.touch()
+        os.mkfifo(log)  # not a file: it can be waited for
+        # For both ways, so that it has no end while no server has it open.
+        self._descriptor = os.open(log, os.O_RDWR | os.O_NONBLOCK)
+        self._text = ""
+
+    def close(self) -> None:
+        os.close(self._descriptor)
 
     def tools(self, **fields: Any) -> McpTools:
         return McpTools.stdio("fs", [sys.executable, str(SERVER), str(self.log)], **fields)
 
     @property
+    def _lines(self) -> list[str]:
+        with suppress(BlockingIOError):
+            while True:
+                self._text += os.read(self._descriptor, 65_536).decode()
+        return self._text.splitlines()
+
+    @property
     def received(self) -> list[str]:
-        return [line for line in self.log.read_text().splitlines() if not line.startswith("pid ")]
+        return [line for line in self._lines if not line.startswith("pid ")]
 
     @property
     def pids(self) -> list[int]:
         """One for each time that it was started."""
-        return [int(line[4:]) for line in self.log.read_text().splitlines() if line.startswith("pid ")]
+        return [int(line[4:]) for line in self._lines if line.startswith("pid ")]
 
     @property
     def alive(self) -> list[int]:
         return [pid for pid in self.pids if _lives(pid)]
 
     async def wait_for(self, line: str) -> None:
-        """Until it received this; it writes to a file, so there is nothing to be told by."""
-        await _until(lambda: line in self.received)
+        """Until it received this."""
+        with anyio.fail_after(LIMIT_S):
+            while line not in self.received:
+                await anyio.wait_readable(self._descriptor)
 
 
-async def _until(holds: Callable[[], bool]) -> None:
-    with anyio.fail_after(LIMIT_S):
-        while not holds():
-            await anyio.sleep(0.01)
+def relisted(tools: McpTools) -> anyio.Event:
+    """Set when the server's tools were listed once more."""
+    found, take = anyio.Event(), tools._connection._on_tools
+
+    def on_tools(listed: list[dict[str, Any]]) -> None:
+        take(listed)
+        found.set()
+
+    tools._connection._on_tools = on_tools
+    return found
+
+
+class Printed:
+    """What a server prints to its stderr, from here on."""
+
+    def __init__(self, tools: McpTools) -> None:
+        stderr = tools._stderr
+        assert stderr is not None
+        self._stderr, self._more, keep = stderr, anyio.Event(), stderr._keep
+
+        def told(chunk: bytes) -> None:
+            keep(chunk)
+            self._more.set()
+
+        stderr._keep = told  # type: ignore[method-assign]  # of this one
+
+    async def wait_for(self, text: str) -> None:
+        """Until it was printed."""
+        with anyio.fail_after(LIMIT_S):
+            while text not in self._stderr.text:
+                await self._more.wait()
+                self._more = anyio.Event()
 
 
 def _lives(pid: int) -> bool:

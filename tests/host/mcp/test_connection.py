@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 from tests.host.fake_session import FakeSession, call
-from tests.host.mcp.serving import LIMIT_S, ODD, Log, Process, served
+from tests.host.mcp.serving import LIMIT_S, ODD, Log, Printed, Process, relisted, served
 from tests.host.turns import answer_of
 
 from agentsession.host import Host, ScriptedChannel, ToolContext, ToolOutcome, allow_all
@@ -30,8 +30,10 @@ on_asyncio = pytest.mark.parametrize("anyio_backend", ["asyncio"])
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Process:
-    return Process(tmp_path / "server.log")
+def server(tmp_path: Path) -> Iterator[Process]:
+    process = Process(tmp_path / "server.log")
+    yield process
+    process.close()
 
 
 async def called(tools: McpTools, name: str, **args: Any) -> ToolOutcome:
@@ -113,10 +115,9 @@ async def test_a_server_process_gets_only_what_it_is_given_and_what_it_prints_st
     kept = tmp_path / "stderr.log"
     tools = server.tools(env={"SHOP_KEY": "sk-planted"}, inherit_env=["SHOP_REGION", "ABSENT"], stderr_to=kept)
     async with tools:
+        printed = Printed(tools)
         names = str((await called(tools, "environment")).data).split()
-        with anyio.fail_after(LIMIT_S):
-            while "the key" not in tools.stderr:
-                await anyio.sleep(0.01)
+        await printed.wait_for("the key")
     assert {"SHOP_KEY", "SHOP_REGION", "PATH"} <= set(names)
     assert not {"HOST_KEY", "ABSENT", "PYTHONPATH"} & set(names)
     assert "the key is [masked]" in tools.stderr
@@ -194,6 +195,41 @@ async def test_lines_that_are_no_messages_are_passed_over_and_not_shown(capfd: p
 def test_a_host_without_servers_does_not_load_the_sdk() -> None:
     code = "import sys, agentsession.host; sys.exit('mcp' in sys.modules or 'uvicorn' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@on_asyncio
+async def test_a_list_as_long_as_no_model_takes_is_cut_off(caplog: pytest.LogCaptureFixture) -> None:
+    async with odd("many") as tools:
+        assert len(tools.descriptors) == 1000
+    assert "more than 1000 tools" in caplog.text
+
+
+@on_asyncio
+async def test_a_server_that_only_says_that_its_list_changed_changes_nothing() -> None:
+    async with odd("restless") as tools:
+        before, changed = tools.get("fs_one"), relisted(tools)
+        assert not (await called(tools, "one")).is_error
+        with anyio.fail_after(LIMIT_S):
+            await changed.wait()
+        assert tools.get("fs_one") is before
+
+
+@on_asyncio
+@pytest.mark.parametrize(("how", "data"), [("brackets", {"x": 1}), ("no_number", "done")])
+async def test_a_result_stands_whatever_odd_thing_is_said_beside_it(
+    how: str, data: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with odd(how) as tools:
+        assert (await called(tools, "one")).data == data
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+@on_asyncio
+async def test_no_schema_of_a_server_keeps_the_host_busy_for_ever() -> None:
+    async with odd("doubling") as tools:
+        outcome = await called(tools, "one")
+    assert outcome.error_code == "invalid_arguments"
+    assert "would take too long" in outcome.data["error"]["message"]
 
 
 @pytest.mark.parametrize("how", ["wrong", "plain"])

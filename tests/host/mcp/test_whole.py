@@ -10,7 +10,7 @@ import anyio
 import pytest
 from google.adk.agents import LlmAgent
 from tests.host.cli.command import Command
-from tests.host.mcp.serving import LIMIT_S, SERVER, Log, served
+from tests.host.mcp.serving import LIMIT_S, SERVER, Log, relisted, served
 
 from agentsession.adapters.adk import AdkExecutor, ScriptedLlm, call, say
 from agentsession.host import Host, Rule, RulePolicy, ScriptedChannel
@@ -52,9 +52,9 @@ async def test_an_agent_uses_a_servers_tools_beside_a_function_and_gets_a_new_on
             host = Host(tools=[tools, stock_of], policy=policy, channel=channel)
             executor = AdkExecutor(LlmAgent(name="clerk", model=model))
             async with executor, host.session(executor) as session:
+                changed = relisted(tools)
                 assert (await host.run_turn(session, "grow")).text == "grown"
-                while tools.get("fs_new") is None:
-                    await anyio.sleep(0.01)
+                await changed.wait()
                 assert (await host.run_turn(session, "use it")).text == "done"
                 responses = [event async for event in session.events() if isinstance(event, ToolResponse)]
     assert [(each.name, each.data) for each in responses] == [

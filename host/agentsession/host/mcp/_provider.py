@@ -33,6 +33,8 @@ __all__ = ["McpTools"]
 logger = logging.getLogger("agentsession.host")
 
 _CONNECT_S: Final = 30.0
+_MOST_TOOLS: Final = 1_000
+"""Of one server. Each is a millisecond of work whenever the list changes, and no model takes as many."""
 
 
 class McpTools:
@@ -74,6 +76,7 @@ class McpTools:
         self._status: Sequence[int] = ()
         """Of the newest answer over HTTP."""
         self._tools: dict[str, Tool] | None = None
+        self._listed: list[dict[str, Any]] = []
         self._connection = Connection(name, transport, connect_timeout_s=connect_timeout_s, on_tools=self._take_list)
 
     @classmethod
@@ -241,6 +244,8 @@ class McpTools:
         return (self._tools or {}).get(name or "")
 
     def _take_list(self, listed: list[dict[str, Any]]) -> None:
+        if self._tools is not None and listed == self._listed:
+            return  # a server that says again and again that its list changed is not to cost much
         tools: dict[str, Tool] = {}
         for entry in listed:
             raw = entry.get("name")
@@ -252,11 +257,14 @@ class McpTools:
                 # A schema that cannot be used would let every argument pass, or none.
                 logger.warning("tool %r of %s cannot be used: %s", raw, self.name, str(error).splitlines()[0])
                 continue
+            if len(tools) == _MOST_TOOLS:
+                logger.warning("%s lists more than %s tools; the rest is left out: see only=", self.name, _MOST_TOOLS)
+                break
             if tool.name in tools:
                 logger.warning("%s lists %r twice; the second is left out", self.name, raw)
                 continue
             tools[tool.name] = tool
-        self._tools = tools
+        self._tools, self._listed = tools, listed
 
     def _made(self, descriptor: ToolDescriptor) -> Tool:
         async def call(args: dict[str, Any], context: ToolContext) -> ToolOutcome:
@@ -268,7 +276,10 @@ class McpTools:
 
     async def _call(self, name: str, args: dict[str, Any], context: ToolContext) -> ToolOutcome:
         def report(progress: float, total: float | None, message: str | None) -> None:
-            context.progress(progress, total, content=message)
+            try:
+                context.progress(progress, total, content=message)
+            except ValueError:  # a number that is none; the call is not the worse for it
+                logger.debug("%s reports progress of %r that cannot be told", self.name, name)
 
         async def ask(params: dict[str, Any]) -> dict[str, Any]:
             return await ask_person(self.name, params, context)

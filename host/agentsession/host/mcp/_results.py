@@ -66,7 +66,7 @@ def _repeats(text: str, data: Any) -> bool:
         return True
     try:
         read = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):  # a text of a hundred thousand brackets is a text
         return False
     return any(read == value for value in values)
 
