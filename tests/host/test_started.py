@@ -6,13 +6,14 @@ import anyio
 import pytest
 
 from agentsession.adapters.scripted import Call, Calls, Say, ScriptedExecutor, Step
-from agentsession.host import Host, allow_all, tool
+from agentsession.host import Host, allow_all, hook, tool
 from agentsession.protocol import (
     AgentSession,
     Event,
     MemoryRecordStore,
     ToolProgress,
     ToolResponse,
+    ToolResultHook,
     ToolUpdate,
 )
 
@@ -106,6 +107,29 @@ async def test_of_two_hosts_at_one_session_one_runs_the_tool() -> None:
                 assert result.unanswered == ("r-1",)
                 go_on.set()
     assert ran == ["first"]
+
+
+async def test_a_result_that_a_hook_still_looks_at_is_not_called_unknown_by_another_host() -> None:
+    looking, go_on = anyio.Event(), anyio.Event()
+
+    @hook("after_tool")
+    async def looks(result: ToolResultHook) -> None:
+        looking.set()
+        await go_on.wait()
+
+    tools, ran = shop()
+    first = Host(tools=tools, policy=allow_all, hooks=[looks])  # type: ignore[arg-type]
+    second = Host(tools=tools, policy=allow_all)  # type: ignore[arg-type]
+    async with ScriptedExecutor(PAY, reenter=True) as executor, first.session(executor) as session:
+        with anyio.fail_after(10):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(first.run_turn, session, "go")
+                await looking.wait()
+                result = await second.run_turn(session)
+                assert result.unanswered == ("r-1",)
+                go_on.set()
+        (ended,) = [event for event in await record_of(session) if isinstance(event, ToolResponse)]
+    assert (ended.status, ended.data, ran) == ("completed", "paid", ["pay"])
 
 
 async def test_a_tool_that_is_stopped_is_unknown_not_failed() -> None:

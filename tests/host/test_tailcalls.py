@@ -18,14 +18,16 @@ from agentsession.host import (
     RulePolicy,
     ScriptedChannel,
     TailCall,
+    Tool,
     ToolContext,
     ToolError,
+    ToolOutcome,
     allow_all,
     ask_all,
     hook,
     tool,
 )
-from agentsession.protocol import HookOutcome, ToolProgress, ToolRequest, ToolResult, block
+from agentsession.protocol import HookOutcome, Spent, ToolDescriptor, ToolProgress, ToolRequest, ToolResult, block
 
 pytestmark = pytest.mark.anyio
 
@@ -203,6 +205,92 @@ async def test_an_abort_in_a_step_says_of_the_request_that_its_effects_may_be_pa
             await begun.wait()
             await host.abort()
     assert answer_of(session, "r1").data["error"]["code"] == "cancelled"
+
+
+@pytest.mark.rule("CTL-08")
+@pytest.mark.parametrize("ends", ["returns", "fails", "denied", "too_long"])
+async def test_what_every_tool_of_a_chain_has_used_counts_however_it_ends(ends: str) -> None:
+    @tool(name="find")
+    def pays(name: str) -> ToolOutcome:
+        then = TailCall("again", {"left": 5}) if ends == "too_long" else TailCall("read", {"path": name})
+        return ToolOutcome(tail=then, spent=Spent(model_calls=2, cost=0.5))
+
+    @tool(name="read")
+    def last(path: str) -> ToolOutcome:
+        return ToolOutcome(data="text", is_error=ends == "fails", spent=Spent(model_calls=1, cost=0.25))
+
+    policy = RulePolicy([Rule("allow", ["find", "again"]), Rule("deny" if ends == "denied" else "allow", "read")])
+    session = FakeSession([call("r1", "find", name="a")], [])
+    await run(Host(tools=[pays, last, again], policy=policy), session)
+    both = ends in ("returns", "fails")
+    assert answer_of(session, "r1").spent == Spent(model_calls=3 if both else 2, cost=0.75 if both else 0.5)
+
+
+async def test_a_chain_of_which_nobody_knows_a_cost_has_an_unknown_one() -> None:
+    @tool(name="find")
+    def pays(name: str) -> ToolOutcome:
+        return ToolOutcome(tail=TailCall("read", {"path": name}), spent=Spent(model_calls=2))
+
+    @tool(name="read")
+    def last(path: str) -> ToolOutcome:
+        return ToolOutcome(data="text", spent=Spent(model_calls=1, cost=0.25))
+
+    session = FakeSession([call("r1", "find", name="a")], [])
+    await run(Host(tools=[pays, last], policy=allow_all), session)
+    assert answer_of(session, "r1").spent == Spent(model_calls=3)
+
+
+async def test_what_the_first_tool_has_used_counts_when_the_person_ends_the_turn_or_it_is_stopped_at_the_next() -> None:
+    begun = anyio.Event()
+
+    @tool(name="find")
+    def pays(name: str) -> ToolOutcome:
+        return ToolOutcome(tail=TailCall("read", {"path": name}), spent=Spent(model_calls=2, cost=0.5))
+
+    @tool(name="read")
+    async def hangs(path: str) -> None:
+        begun.set()
+        await anyio.sleep_forever()
+
+    policy = RulePolicy([Rule("allow", "find"), Rule("ask_user", "read")])
+    session = FakeSession([call("r1", "find", name="a")])
+    await run(Host(tools=[pays, hangs], policy=policy, channel=ScriptedChannel([Approval.cancel()])), session)
+    assert answer_of(session, "r1").spent == Spent(model_calls=2, cost=0.5)
+
+    session, host = FakeSession([call("r1", "find", name="a")], []), Host(tools=[pays, hangs], policy=allow_all)
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(host.run_turn, session, "go")
+            await begun.wait()
+            await host.abort()
+    assert answer_of(session, "r1").spent == Spent(model_calls=2, cost=0.5)
+
+
+async def test_the_record_has_the_arguments_that_a_step_ran_with() -> None:
+    channel = ScriptedChannel({"find": True, "read": Approval.yes({"path": "/other"})})
+    session, _ = await found(ask_all, channel)
+    assert ran[-1][:2] == ("read", "/other")
+    assert [(each["args"], each["decision"]) for each in steps(session)] == [({"path": "/other"}, "granted")]
+
+
+async def test_what_a_tool_does_to_its_arguments_is_not_what_hooks_are_told_that_it_ran_with() -> None:
+    told: list[Any] = []
+
+    def empties(args: dict[str, Any]) -> Any:
+        args["names"].clear()
+        return TailCall("last", {"names": ["b"]}) if args.pop("more", None) else "done"
+
+    @hook("after_tool")
+    def watch(payload: Any) -> None:
+        told.append((payload.name, payload.args))
+
+    schema = {"type": "object"}
+    tools = [
+        Tool(ToolDescriptor(name=name, owner="host", parameters_schema=schema), empties) for name in ("first", "last")
+    ]
+    session = FakeSession([call("r1", "first", names=["a"], more=True)], [])
+    await run(Host(tools=tools, policy=allow_all, hooks=[watch]), session)
+    assert told == [("last", {"names": ["b"]}), ("first", {"names": ["a"], "more": True})]
 
 
 async def test_a_question_of_the_other_tool_reaches_the_person() -> None:

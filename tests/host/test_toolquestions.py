@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import anyio
@@ -11,7 +12,16 @@ import trio.testing
 from tests.host.fake_session import FakeSession, call
 from tests.host.turns import answer_of, run
 
-from agentsession.host import CallbackChannel, Host, NoChannel, ScriptedChannel, ToolContext, allow_all, tool
+from agentsession.host import (
+    CallbackChannel,
+    Host,
+    NoChannel,
+    ScriptedChannel,
+    ToolContext,
+    TurnResult,
+    allow_all,
+    tool,
+)
 from agentsession.protocol import ElicitationAnswer, ElicitationRequest, ToolProgress
 
 pytestmark = pytest.mark.anyio
@@ -83,6 +93,73 @@ async def test_a_sync_tool_asks_from_its_thread() -> None:
     session = FakeSession([call("r1", "order")], [])
     await run(Host(tools=[sync], policy=allow_all, channel=channel), session)
     assert answer_of(session, "r1").data == "accept"
+
+
+async def test_a_thread_that_was_given_up_asks_nobody_any_more() -> None:
+    asked: list[str] = []
+    answers: list[ElicitationAnswer] = []
+    go_on, ended = threading.Event(), anyio.Event()
+
+    @tool(name="order", timeout_s=0.05)
+    def late(context: ToolContext) -> None:
+        go_on.wait(10)
+        answers.append(anyio.from_thread.run(context.ask, "Sure?"))
+        anyio.from_thread.run_sync(ended.set)
+
+    channel = CallbackChannel(ask=lambda request, position: asked.append(request.message))
+    session = FakeSession([call("r1", "order")], [])
+    with anyio.fail_after(10):
+        await run(Host(tools=[late], policy=allow_all, channel=channel), session)
+        assert answer_of(session, "r1").data["error"]["code"] == "tool_timeout"
+        go_on.set()
+        await ended.wait()
+    assert asked == []
+    assert [answer.action for answer in answers] == ["cancel"]
+
+
+async def test_what_a_thread_asks_is_withdrawn_when_the_call_is_given_up() -> None:
+    asked, withdrawn = anyio.Event(), anyio.Event()
+
+    async def ask(request: ElicitationRequest, position: Any) -> None:
+        asked.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            withdrawn.set()
+
+    @tool(name="order")
+    def sync(context: ToolContext) -> str:
+        return anyio.from_thread.run(context.ask, "Sure?").action
+
+    host = Host(tools=[sync], policy=allow_all, channel=CallbackChannel(ask=ask))
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(host.run_turn, FakeSession([call("r1", "order")], []), "go")
+            await asked.wait()
+            await host.abort()
+            await withdrawn.wait()
+
+
+@pytest.mark.rule("HITL-11")
+def test_the_time_of_the_tools_of_a_turn_is_without_what_people_took() -> None:
+    @tool(name="order")
+    async def asks_twice(context: ToolContext) -> None:
+        await anyio.sleep(60)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(context.ask, "One?")
+            tasks.start_soon(context.ask, "Two?")
+        await anyio.sleep(5)
+
+    async def ask(request: ElicitationRequest, position: Any) -> ElicitationAnswer:
+        await anyio.sleep(3600)
+        return ElicitationAnswer(request_id=request.request_id, action="accept")
+
+    async def go() -> TurnResult:
+        host = Host(tools=[asks_twice], policy=allow_all, channel=CallbackChannel(ask=ask))
+        return await host.run_turn(FakeSession([call("r1", "order")], []), "go")
+
+    result = anyio.run(go, backend="trio", backend_options={"clock": trio.testing.MockClock(autojump_threshold=0)})
+    assert (result.people_s, result.tools_s, result.elapsed_s) == (7200, 65, 7265)
 
 
 @pytest.mark.rule("HITL-11")

@@ -312,7 +312,7 @@ async def test_a_question_goes_to_the_person_and_an_invalid_answer_is_asked_agai
 
     def ask(request: Any, position: Any) -> ElicitationAnswer:
         problems.append(position.problem)
-        return ElicitationAnswer(request_id="other", action="accept", content={"region": next(answers)})
+        return ElicitationAnswer(request_id=request.request_id, action="accept", content={"region": next(answers)})
 
     question = ElicitationRequest(request_id="q1", kind="clarification", message="Where?")
     session = FakeSession([question], [])
@@ -320,6 +320,18 @@ async def test_a_question_goes_to_the_person_and_an_invalid_answer_is_asked_agai
     assert (await run(Host(channel=CallbackChannel(ask=ask)), session)).completed
     assert problems == [None, "does not fit"]
     assert [a.content["region"] for a in session.answers] == ["eu", "us"]  # type: ignore[union-attr,call-overload]
+
+
+@pytest.mark.rule("HITL-02")
+async def test_what_was_said_to_another_question_is_not_given_to_whoever_asked_this_one() -> None:
+    def ask(request: Any, position: Any) -> ElicitationAnswer:
+        return ElicitationAnswer(request_id="q2", action="accept", content={"pin": "sk-planted"})
+
+    session = FakeSession([ElicitationRequest(request_id="q1", kind="clarification", message="Where?")], [])
+    await run(Host(channel=CallbackChannel(ask=ask)), session)
+    answer = answer_of(session, "q1")
+    assert (answer.action, answer.content) == ("cancel", None)
+    assert answer.decision.reason == "unclear_answer: it answers another request"
 
 
 async def test_a_confirmation_that_an_own_tool_brings_obeys_the_policys_no() -> None:

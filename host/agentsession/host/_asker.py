@@ -72,10 +72,12 @@ class Asker:
         if unsafe is not None:  # whoever asks may not send a person anywhere
             return question_answer(request, "cancel", Decision(by="host", reason=f"unsafe_url: {unsafe}"))
         answer: ElicitationAnswer | None = None
+        shown = self.shown(request)
+        shown_id = shown.request_id  # what is handed over is the channel's
         async with self.queued() as place:
             try:
                 with anyio.move_on_after(self._timeout_s) as limit:
-                    answer = await self._channel.ask(self.shown(request), self._position(request, place(problem)))
+                    answer = await self._channel.ask(shown, self._position(request, place(problem)))
                 if limit.cancelled_caught:
                     return question_answer(request, "cancel", Decision(by="host", reason=self._timed_out))
             except failures() as error:  # a channel that fails has not said yes
@@ -91,6 +93,12 @@ class Asker:
             return None
         if not isinstance(answer, ElicitationAnswer) or answer.action not in ("accept", "decline", "cancel"):
             return question_answer(request, "cancel", Decision(by="host", reason="unclear_answer"))
+        if answer.request_id not in (request.request_id, shown_id):
+            # What was said to another question, perhaps a secret, is not for whoever asked this one.
+            logger.warning("the channel answered another request than it was asked, so it was cancelled")
+            return question_answer(
+                request, "cancel", Decision(by="host", reason="unclear_answer: it answers another request")
+            )
         word = answer.decision or Decision(by="user")
         if answer.action != "accept":
             return question_answer(request, answer.action, word)  # no content with a no: rule HITL-09

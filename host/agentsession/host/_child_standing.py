@@ -13,7 +13,7 @@ import dataclasses
 from typing import Any, Final
 
 from agentsession.host._completion import COMPLETE_TASK, CompletionTool
-from agentsession.host._outcome import ToolOutcome
+from agentsession.host._outcome import ToolOutcome, together
 from agentsession.host._results import UsageTotals
 from agentsession.protocol import (
     AgentSession,
@@ -60,10 +60,9 @@ class Standing:
     @property
     def spent(self) -> Spent | None:
         """What counts against the limits of the agent that called it."""
-        calls = self.usage.calls + sum(item.model_calls for item in self.below)
-        known = self.usage.cost_complete and all(item.cost is not None or not item.model_calls for item in self.below)
-        cost = (self.usage.cost or 0.0) + sum(item.cost or 0.0 for item in self.below)
-        return Spent(model_calls=calls, cost=cost if known else None) if calls or cost else None
+        cost = (self.usage.cost or 0.0) if self.usage.cost_complete else None
+        found = together(Spent(model_calls=self.usage.calls, cost=cost), *self.below)
+        return found if found is not None and (found.model_calls or found.cost) else None
 
     @property
     def was_lost(self) -> bool:

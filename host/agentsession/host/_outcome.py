@@ -14,7 +14,7 @@ from typing import Any, Final
 from agentsession.host._tailcalls import TailCall
 from agentsession.protocol import Content, Decision, Spent, ToolResult, as_content, repair_text, to_json
 
-__all__ = ["ERROR_CODES", "LEFT_WAITING", "ToolError", "ToolOutcome", "unknown_tool"]
+__all__ = ["ERROR_CODES", "LEFT_WAITING", "ToolError", "ToolOutcome", "together", "unknown_tool"]
 
 ERROR_CODES: Final = frozenset(
     {
@@ -73,7 +73,7 @@ class ToolOutcome:
     unknown: bool = False
     """It was cut off after it had started: an error, with effects that nobody knows."""
     tail: TailCall | None = None
-    """The call that is to give the result instead: the host makes it, and everything else here is left out."""
+    """The call that is to give the result instead: the host makes it, and of the rest here only ``spent`` counts."""
     spent: Spent | None = None
     """What the call has used of the turn's limits, such as model calls of its own or what a paid service took."""
     subagent: dict[str, Any] | None = None
@@ -120,6 +120,16 @@ class ToolOutcome:
 
 LEFT_WAITING: Final = ToolOutcome()
 """Compared by identity: the tool has no result yet, its request goes on waiting, and the next turn runs it again."""
+
+
+def together(*parts: Spent | None) -> Spent | None:
+    """What several calls have used. Where nobody knows what model calls have cost, nobody knows of all."""
+    given = [part for part in parts if part is not None]
+    if not given:
+        return None
+    is_known = all(part.cost is not None or not part.model_calls for part in given)
+    cost = {"cost": sum(part.cost or 0.0 for part in given)} if is_known else {}
+    return Spent(model_calls=sum(part.model_calls for part in given), **cost)
 
 
 def unknown_tool(name: str | None, known: Iterable[str]) -> ToolOutcome:

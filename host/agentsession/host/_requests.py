@@ -98,7 +98,8 @@ class Pipeline:
             return None
         if outcome.tail is not None:
             outcome = await self._tails.follow(request, outcome, verdict)
-        outcome = await self.runs.shown(request, verdict.edited or args, outcome)
+        # Not ``args``, which the tool had in its hands.
+        outcome = await self.runs.shown(request, request.args if verdict.edited is None else verdict.edited, outcome)
         return outcome.answer(request.request_id, verdict.decision, verdict.edited)
 
     # --- questions ----------------------------------------------------------------------------------------------

@@ -194,6 +194,8 @@ class Serving:
         except Exception as error:  # noqa: BLE001 - raised by the turn; the stream may wait for this answer for ever
             self._turn.failed(error, at_once=True)
         finally:
+            if isinstance(request, ToolRequest):
+                self.pipeline.runs.over(request)
             self._served.pop(request.request_id, None)
             self._turn.wake()
 

@@ -47,10 +47,21 @@ class TailCall:
         )
 
     @staticmethod
-    def told(first: ToolRequest, call: ToolRequest, step: int, decision: Decision | None, says: str) -> ToolProgress:
-        """What the record has of a step: which tool, whether it was ``granted`` or ``denied``, by whom and why."""
+    def told(
+        first: ToolRequest,
+        call: ToolRequest,
+        step: int,
+        decision: Decision | None,
+        says: str,
+        edited: Mapping[str, Any] | None = None,
+    ) -> ToolProgress:
+        """What the record has of a step: which tool, whether it was ``granted`` or ``denied``, by whom and why.
+
+        ``edited``: the arguments that it runs with, where a person changed them.
+        """
         word = {} if decision is None else {"by": decision.by, "reason": decision.reason}
-        told = {"step": step, "name": call.name, "args": call.args or {}, "decision": says, **word}
+        args = call.args or {} if edited is None else dict(edited)
+        told = {"step": step, "name": call.name, "args": args, "decision": says, **word}
         return ToolProgress(
             request_id=first.request_id,
             data={"tail_call": {key: value for key, value in told.items() if value is not None}},

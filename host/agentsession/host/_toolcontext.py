@@ -84,6 +84,7 @@ class ToolContext:
         self._thread_running = False
         self._thread = threading.Lock()
         self._when_thread_ends: list[Callable[[], None]] = []
+        self._asking: list[anyio.CancelScope] = []
         self._done = False
         self._updates: collections.deque[ToolProgress] = collections.deque(maxlen=_PROGRESS_KEPT)
         self._wake: Callable[[], None] | None = None
@@ -145,25 +146,41 @@ class ToolContext:
 
         ``schema``: JSON Schema of the answer; the content of an ``accept`` fits it, the others have none. ``url``: an
         address that the person is asked to open. Only async tools can await it; a sync one calls
-        ``anyio.from_thread.run(context.ask, message)``. Where nobody can be asked, the answer is ``decline``.
+        ``anyio.from_thread.run(context.ask, message)``. Where nobody can be asked, the answer is ``decline``; once the
+        call is over, ``cancel``.
         """
         given: dict[str, Any] = {"title": title, "url": url, "requested_schema": dict(schema) if schema else None}
         given = {key: value for key, value in given.items() if value is not None}
+        over = ElicitationAnswer(
+            request_id=self.request_id, action="cancel", decision=Decision(by="host", reason="the call is over")
+        )
+        if self._done or self.cancelled:  # a thread, or a task that was left, goes on: nobody is asked for its sake
+            return over
         question = ElicitationRequest(
             request_id=self.request_id, kind=kind, message=message, tool_request_id=self.request_id, **given
         )
         if self._ask is None:
             why = Decision(by="host", reason="no_channel: nobody can be asked")
             return ElicitationAnswer(request_id=self.request_id, action="decline", decision=why)
-        answer = await self._ask(question)
+        answer: ElicitationAnswer | None = None
+        with anyio.CancelScope() as scope:
+            self._asking.append(scope)
+            try:
+                answer = await self._ask(question)
+            finally:
+                self._asking.remove(scope)
+        if answer is None:
+            return over
         self.progress(data={"asked": {"kind": kind, "message": message, "action": answer.action}})
         return answer
 
     # --- for whoever runs the tool ------------------------------------------------------------------------------
 
     def cancel(self) -> None:
-        """Mark the call as given up."""
+        """Mark the call as given up, and withdraw what it asks. From the event loop."""
         self._cancelled.set()
+        for scope in self._asking:
+            scope.cancel()
 
     def take_updates(self) -> list[ToolProgress]:
         """The updates that were not taken yet, oldest first."""

@@ -1,7 +1,7 @@
 """Questions that a running tool asks the person, through its :class:`ToolContext`.
 
 Not for: questions of the agent, which are in its record (``_requests.py``). Rules carried: HITL-08, HITL-11.
-May import: anyio, ``protocol``.
+May import: anyio, ``_results``, ``protocol``.
 
 Such a question is the host's own: it goes to the channel and not to the session, whose record is the executor's. What
 was asked and how it ended is told as a ``tool_update`` of the call; what was answered is not, for it may be a secret.
@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Final
 
 import anyio
 
+from agentsession.host._results import Stopwatch
 from agentsession.protocol import Decision, ElicitationAnswer, ElicitationRequest, ToolRequest, find_problem
 
 __all__ = ["ToolQuestions"]
@@ -29,9 +30,11 @@ Ask = Callable[[ElicitationRequest, str | None], Awaitable[ElicitationAnswer | N
 class ToolQuestions:
     """The questions of one call."""
 
-    def __init__(self, request: ToolRequest, ask: Ask) -> None:
+    def __init__(self, request: ToolRequest, ask: Ask, time: Stopwatch) -> None:
         self._request = request
         self._ask = ask
+        self._time = time
+        self._paused = ExitStack()
         self._count = 0
         self._waiting = 0
         self._left_s = math.inf
@@ -72,6 +75,7 @@ class ToolQuestions:
         if self._waiting == 0 and self.limit is not None:
             self._left_s = self.limit.deadline - anyio.current_time()
             self.limit.deadline = math.inf
+            self._paused.enter_context(self._time.paused())
         self._waiting += 1
         try:
             yield
@@ -79,6 +83,7 @@ class ToolQuestions:
             self._waiting -= 1
             if self._waiting == 0 and self.limit is not None:
                 self.limit.deadline = anyio.current_time() + self._left_s
+                self._paused.close()
 
 
 def _cancelled(question: ElicitationRequest, why: str) -> ElicitationAnswer:

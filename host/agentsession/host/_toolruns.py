@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import anyio
@@ -27,7 +27,7 @@ from agentsession.host._telemetry import tool_span
 from agentsession.host._toolcontext import ToolContext
 from agentsession.host._toolquestions import ToolQuestions
 from agentsession.host._tools import Tool
-from agentsession.protocol import Answer, ToolProgress, ToolRequest
+from agentsession.protocol import Answer, Spent, ToolProgress, ToolRequest
 
 __all__ = ["ToolRuns"]
 
@@ -35,6 +35,16 @@ logger = logging.getLogger("agentsession.host")
 
 _RUNNING: set[tuple[str, str]] = set()
 """The requests whose tools run in this process now, by session: several hosts may serve one session."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Run:
+    """A tool at work for a request."""
+
+    context: ToolContext
+    verdict: Allowed
+    spent: Spent | None
+    """What the tools before it have used that handed over to it."""
 
 
 class ToolRuns:
@@ -59,8 +69,10 @@ class ToolRuns:
         """In which at least one of them ran."""
         self.still_running: list[str] = []
         """The requests whose sync tool was given up, and whose thread could not be stopped."""
-        self._running: dict[str, tuple[ToolContext, Allowed]] = {}
-        self._cut: dict[str, tuple[ToolContext, Allowed]] = {}
+        self._running: dict[str, _Run] = {}
+        self._cut: dict[str, _Run] = {}
+        self._marked: set[tuple[str, str]] = set()
+        """Those of :data:`_RUNNING` that are of this turn."""
         self._slots = anyio.CapacityLimiter(settings.max_parallel_tools)
         # Threads of tools that were given up keep their place until they end; these must not starve the others.
         self._threads = anyio.CapacityLimiter(settings.max_parallel_tools + 32)
@@ -72,11 +84,13 @@ class ToolRuns:
         args: dict[str, Any],
         verdict: Allowed,
         first: ToolRequest | None = None,
+        spent: Spent | None = None,
     ) -> ToolOutcome | None:
         """Run a host tool in one of the free places; waiting for a place or a person is not its time. Rule: HITL-11.
 
         ``None`` where somebody else has started it: whoever that is tells its result. Rule: TOOL-16.
-        ``first``: the request that is answered by it, when another tool handed over to this one.
+        ``first``: the request that is answered by it, when another tool handed over to this one; ``spent``: what that
+        one has used.
         """
         answered = (first or request).request_id
 
@@ -85,7 +99,7 @@ class ToolRuns:
 
         settings = self._settings
         limit_s = settings.tool_timeout_s if tool.timeout_s is None and not tool.keeps_time else tool.timeout_s
-        questions = ToolQuestions(request, self._asker.ask)
+        questions = ToolQuestions(request, self._asker.ask, self.time)
         # What a sub-agent does is progress of the request that is answered by it, like that of any tool.
         caller = None if self._caller is None else dataclasses.replace(self._caller(request), send=send_progress)
         context = ToolContext(
@@ -110,7 +124,8 @@ class ToolRuns:
             # Stopped while it got its place: from here to the tool's first line nothing is awaited.
             await anyio.lowlevel.checkpoint_if_cancelled()
             try:
-                self._running[answered] = (context, verdict)
+                self._running[answered] = _Run(context, verdict, spent)
+                self._marked.add((request.session_id, answered))
                 _RUNNING.add((request.session_id, answered))
                 with self.time.running(), tool_span(tool.name, request.request_id, request.session_id, args) as span:
                     async with anyio.create_task_group() as progress:
@@ -134,11 +149,10 @@ class ToolRuns:
             except anyio.get_cancelled_exc_class():
                 # The whole turn is being cancelled, perhaps before anybody asked what runs.
                 if answered in self._running:
-                    self._cut[answered] = (context, verdict)
+                    self._cut[answered] = _Run(context, verdict, spent)
                 raise
             finally:
                 self._running.pop(answered, None)
-                _RUNNING.discard((request.session_id, answered))
                 context.cancel()
                 if context.thread_running:
                     self.still_running.append(answered)
@@ -155,13 +169,20 @@ class ToolRuns:
         """
         running, self._running, self._cut = {**self._cut, **self._running}, {}, {}
         return [
-            _stopped(context).answer(request_id, verdict.decision, verdict.edited)
-            for request_id, (context, verdict) in running.items()
+            _stopped(run).answer(request_id, run.verdict.decision, run.verdict.edited)
+            for request_id, run in running.items()
         ]
+
+    def over(self, request: ToolRequest) -> None:
+        """The request is answered: until here, no other host of this process is to call its outcome unknown."""
+        key = (request.session_id, request.request_id)
+        if key in self._marked:
+            self._marked.discard(key)
+            _RUNNING.discard(key)
 
     @staticmethod
     def is_running(request: ToolRequest) -> bool:
-        """Whether a host of this process runs the tool of this request now."""
+        """Whether a host of this process runs the tool of this request now, or is about to tell its result."""
         return (request.session_id, request.request_id) in _RUNNING
 
     @staticmethod
@@ -173,19 +194,19 @@ class ToolRuns:
         ).answer(request.request_id)
         return answer
 
-    async def shown(self, request: ToolRequest, args: dict[str, Any], outcome: ToolOutcome) -> ToolOutcome:
+    async def shown(self, request: ToolRequest, args: Mapping[str, Any] | None, outcome: ToolOutcome) -> ToolOutcome:
         """What the hooks make of a result, before anybody else has it."""
         if self._settings.hooks is None:
             return outcome
-        shown = await self._settings.hooks.after(request, args, self._facts(request), outcome)
+        shown = await self._settings.hooks.after(request, args or {}, self._facts(request), outcome)
         # Whatever the model is told of it: what it has used, who worked, and whether it was cut off, is as it was.
         return dataclasses.replace(shown, spent=outcome.spent, unknown=outcome.unknown, subagent=outcome.subagent)
 
 
-def _stopped(context: ToolContext) -> ToolOutcome:
-    running = True if context.thread_running else None
+def _stopped(run: _Run) -> ToolOutcome:
+    running = True if run.context.thread_running else None
     cut = _cut_off("cancelled", "the tool was stopped; its effects may be partial", stillRunning=running)
-    return dataclasses.replace(cut, subagent=context.subagent)
+    return dataclasses.replace(cut, subagent=run.context.subagent, spent=run.spent)
 
 
 def _cut_off(code: str, message: str, **details: Any) -> ToolOutcome:
