@@ -114,9 +114,33 @@ def test_a_no_runs_nothing(tmp_path: Path) -> None:
     with small_host(tmp_path) as keyboard:
         keyboard.type("please clean up")
         keyboard.see("y or n?")
-        keyboard.type("yes you may not")
+        keyboard.type("n")
         keyboard.see("agent: Done:")
     assert "is gone" not in keyboard.read[-1]
+
+
+def test_what_is_neither_y_nor_n_is_a_steer_and_no_answer(tmp_path: Path) -> None:
+    saved(tmp_path)
+    with small_host(tmp_path) as keyboard:
+        keyboard.type("please clean up")
+        keyboard.see("y or n?")
+        keyboard.type("yes you may not")
+        keyboard.see("-- steer queued")
+        keyboard.type("y")
+        keyboard.see("user: yes you may not")
+
+
+def test_ctrl_c_leaves_at_once_and_what_was_asked_is_asked_again(tmp_path: Path) -> None:
+    saved(tmp_path)
+    with small_host(tmp_path) as keyboard:
+        keyboard.type("please clean up")
+        keyboard.see("y or n?")
+        os.kill(keyboard.process.pid, signal.SIGINT)
+        assert keyboard.process.wait(BOUND_S) == -signal.SIGINT
+    with small_host(tmp_path) as keyboard:
+        keyboard.see("y or n?")
+        keyboard.type("n")
+        keyboard.see("-- completed")
 
 
 def test_it_steers_and_aborts(tmp_path: Path) -> None:
