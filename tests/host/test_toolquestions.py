@@ -49,6 +49,8 @@ async def test_an_answer_of_the_person_reaches_the_tool_that_asked() -> None:
     assert isinstance(asked, ElicitationRequest)
     assert (asked.request_id, asked.tool_request_id, asked.session_id) == ("r1.q1", "r1", "s-1")
     (progress,) = [each for each in session.answers if isinstance(each, ToolProgress)]
+    waited = progress.data["asked"].pop("waitedS")
+    assert 0 <= waited < 60
     assert progress.data == {"asked": {"kind": "clarification", "message": "Which size?", "action": "accept"}}
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import logging
 import threading
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -163,6 +164,7 @@ class ToolContext:
             why = Decision(by="host", reason="no_channel: nobody can be asked")
             return ElicitationAnswer(request_id=self.request_id, action="decline", decision=why)
         answer: ElicitationAnswer | None = None
+        began = time.monotonic()
         with anyio.CancelScope() as scope:
             self._asking.append(scope)
             try:
@@ -171,7 +173,9 @@ class ToolContext:
                 self._asking.remove(scope)
         if answer is None:
             return over
-        self.progress(data={"asked": {"kind": kind, "message": message, "action": answer.action}})
+        told = {"kind": kind, "message": message, "action": answer.action}
+        # How long a person was waited for is in no other event: the question is not in the agent's record.
+        self.progress(data={"asked": {**told, "waitedS": round(time.monotonic() - began, 3)}})
         return answer
 
     # --- for whoever runs the tool ------------------------------------------------------------------------------

@@ -96,7 +96,7 @@ async def test_changed_arguments_that_do_not_fit_the_schema_block_the_call() -> 
     async with driven(root, hooks=Desk(before_tool=modify(args={"path": 7}))) as driver:
         turn = await driver.stream("go")
         assert (turn.reason, box.ran, driver.responses()) == ("completed", [], {"write": "denied"})
-        assert errors(turn) == [("hook-failed", "a hook's arguments do not fit")]
+        assert errors(turn) == [("hook-failed", "a hook at before_tool gave arguments that do not fit write")]
 
 
 @pytest.mark.rule("HITL-04")

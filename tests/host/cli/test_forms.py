@@ -85,6 +85,56 @@ def test_a_wrong_value_is_told_at_once_and_asked_for_again(lines: list[str], pro
     assert asked.prompt == prompt
 
 
+@pytest.mark.parametrize(
+    ("field", "asks", "typed", "value"),
+    [
+        ({"type": "array", "items": {"enum": ["a", "b", "c"]}}, "some of 1 a   2 b   3 c", "1, c", ["a", "c"]),
+        ({"type": "array", "items": {"$ref": "#/$defs/Size"}}, "some of 1 s   2 l", '["l"]', ["l"]),
+        ({"type": "array", "items": {"type": "string"}}, "texts with commas between", "a b, c", ["a b", "c"]),
+        ({"type": "array", "items": {"type": "integer"}}, "whole numbers with commas", "1,2", [1, 2]),
+        (
+            {"type": "object", "properties": {"zip": {}}, "required": ["zip"]},
+            "JSON object with zip*",
+            '{"zip": 1}',
+            {"zip": 1},
+        ),
+        ({"type": "string", "format": "date"}, "date, such as 2026-01-31", "2026-02-01", "2026-02-01"),
+        ({"type": "string", "minLength": 2}, "text, at least 2 characters", "ab", "ab"),
+        (
+            {"type": "string", "format": "password", "minLength": 4, "maxLength": 8},
+            "never recorded, 4 to 8",
+            "abcd",
+            "abcd",
+        ),
+    ],
+)
+def test_a_field_says_what_it_takes_and_takes_that(field: dict[str, Any], asks: str, typed: str, value: object) -> None:
+    asked = form({"type": "object", "properties": {"field": field}, "$defs": {"Size": {"enum": ["s", "l"]}}})
+    assert asks in joined(asked.block)
+    take(asked, typed)
+    assert answer(take(asked, "y")).content == {"field": value}
+
+
+def test_one_of_several_that_is_none_is_named() -> None:
+    asked = form({"type": "object", "properties": {"tags": {"type": "array", "items": {"enum": ["a", "b"]}}}})
+    assert "d: choose 1 to 2, or write one of them out" in said(take(asked, "a, d"))
+
+
+def test_what_was_typed_is_kept_by_an_empty_line_when_one_goes_back() -> None:
+    asked = form(SCHEMA)
+    take(asked, "2", "3", "y", "hunter2")
+    assert "Enter keeps ***" in said(take(asked, "b"))
+    assert "hunter2" not in said(take(asked, "b"))
+    assert said(take(asked, "", "")) == '  send region="us-east" replicas=3 dry=true token=***?  y / b back'
+    assert answer(take(asked, "y")).content == {"region": "us-east", "replicas": 3, "dry": True, "token": "hunter2"}
+
+
+def test_the_title_of_a_tools_question_is_shown() -> None:
+    request = ElicitationRequest(request_id="q1", kind="clarification", message="Who?", title="Identify")
+    asked = FormQuestion(request, Position(), view=View(width=80, glyphs=ASCII), about="[1] who")
+    assert "QUESTION  [1] who: Identify" in joined(asked.block)
+
+
 @pytest.mark.rule("SEC-01")
 @pytest.mark.parametrize(
     ("schema", "typed"),
@@ -252,10 +302,10 @@ def test_a_bare_value_can_be_asked_for() -> None:
 
 
 def test_a_nested_field_takes_json() -> None:
-    asked = form({"type": "object", "properties": {"tags": {"type": "array", "items": {"type": "string"}}}})
-    assert "not JSON" in said(take(asked, "a, b"))
-    take(asked, '["a", "b"]')
-    assert answer(take(asked, "y")).content == {"tags": ["a", "b"]}
+    asked = form({"type": "object", "properties": {"tags": {"type": "array", "items": {"type": "object"}}}})
+    assert "a, b is not a JSON list" in said(take(asked, "a, b"))
+    take(asked, '[{"a": 1}]')
+    assert answer(take(asked, "y")).content == {"tags": [{"a": 1}]}
 
 
 @pytest.mark.parametrize(

@@ -111,9 +111,22 @@ def test_a_hook_that_fails_when_it_is_tried_is_an_error(command: Command, tmp_pa
     assert "outcome: proceed; FAILED: hook a at after_tool ended with exit code 3" in done.stdout
 
 
+def test_what_a_hook_that_fails_wrote_is_shown_once_it_is_tried(command: Command, tmp_path: Path) -> None:
+    path = tmp_path / "hooks.toml"
+    path.write_text(
+        '[[hook]]\nid = "a"\npoint = "before_tool"\ncommand = ["sh", "-c", "echo no such file >&2; exit 3"]\n'
+    )
+    done = command("hooks", "try", str(path), "before_tool")
+    assert "a  block by a; FAILED: hook a at before_tool ended with exit code 3" in done.stdout
+    assert "    wrote no such file" in done.stdout
+    path.write_text('[[hook]]\nid = "a"\npoint = "before_tool"\ncommand = ["sh", "-c", "echo all is well"]\n')
+    assert "    wrote all is well" in command("hooks", "try", str(path), "before_tool").stdout
+
+
 @pytest.mark.parametrize(
     ("args", "what"),
     [
+        (("before_tool", "--payload", '{"arg": {}}'), "before_tool is told nothing that is called 'arg'"),
         (("before_tols",), "there is no hook point 'before_tols'"),
         (("before_tool", "--payload", "{"), "the payload is not JSON"),
         (("before_tool", "--payload", "[]"), "the payload is no JSON object"),

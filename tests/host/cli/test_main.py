@@ -96,6 +96,8 @@ def test_a_look_up_loads_no_agent_framework_no_terminal_library_and_no_database(
         (["run", "scripted_agents:worker"], 2, "no-prompt", "agentsession run scripted_agents:worker -p"),
         (["run"], 2, "usage", "agentsession run --help"),
         (["nope"], 2, "usage", "agentsession --help"),
+        (["policy"], 2, "usage", "agentsession policy --help"),
+        (["hooks"], 2, "usage", "agentsession hooks --help"),
         (["run", "scripted_agents:worker", "--nope"], 2, "usage", "agentsession run --help"),
         (["replay", "no-such-file"], 2, "file-missing", "check the path"),
         (["explain", "schemma"], 2, "unknown-id", "agentsession explain schema"),
@@ -322,6 +324,25 @@ def test_a_question_without_a_terminal_is_denied_and_nothing_hangs(command: Comm
     assert "DENIED" in done.stderr
     assert "edit ran" not in done.stderr
     assert done.stderr.splitlines()[-1] == "nobody could be asked; to allow it: --allow edit_file"
+
+
+def test_what_asks_is_named_where_no_option_would_allow_it(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "policy.toml").write_text(
+        'version = 1\n[[rule]]\nid = "edits"\ntools = ["edit_file"]\ndecision = "ask_user"\n'
+    )
+    (tmp_path / "hooks.toml").write_text(
+        '[[hook]]\nid = "h"\npoint = "before_tool"\ncommand = ["echo", "{\\"action\\": \\"ask\\"}"]\n'
+    )
+    run = ("run", "scripted_agents:denier", "-p", "Edit it", "--allow", "edit_file")
+    ruled = command(*run, "--policy", str(tmp_path / "policy.toml")).stderr.splitlines()[-1]
+    assert ruled == f"nobody could be asked; rule edits, {tmp_path / 'policy.toml'}:2 asks about edit_file"
+    hooked = command(*run, "--hooks", str(tmp_path / "hooks.toml")).stderr.splitlines()[-1]
+    assert hooked == "nobody could be asked; a hook asks about edit_file"
+
+
+def test_what_a_group_of_commands_holds_is_said_where_none_is_named(command: Command) -> None:
+    assert "expected: explain, check, remembered, revoke" in command("policy").stderr
+    assert "expected: check, try, trust, untrust" in command("hooks").stderr
 
 
 def test_a_form_without_a_terminal_is_declined(command: Command) -> None:

@@ -57,6 +57,11 @@ def test_explain_says_what_a_yes_could_be_remembered_for(command: Command, file:
     assert "nobody can be asked, so it is denied" in command(*asked, "--headless").stdout
 
 
+def test_explain_tells_a_program_that_nobody_can_be_asked(command: Command) -> None:
+    told = json.loads(command("policy", "explain", "edit", "--json", "--headless").stdout)
+    assert (told["decision"], told["interactive"]) == ("ask_user", False)
+
+
 @pytest.mark.parametrize(
     ("more", "decision"),
     [
@@ -77,8 +82,9 @@ def test_explain_takes_what_a_request_is_made_of(command: Command, more: tuple[s
 @pytest.mark.parametrize(
     ("args", "what"),
     [
-        (('x {"a"',), "not JSON"),
-        (("x [1]",), "must be a JSON object"),
+        (('x {"a"',), "the arguments of x are not JSON: expected ':' delimiter"),
+        (("x [1]",), "the arguments of x must be a JSON object"),
+        (("",), "no tool is named"),
         (("x", "--mode", "plna"), "unknown mode 'plna'"),
         (("x", "--annotations", "readonly"), "unknown annotation 'readonly'"),
     ],

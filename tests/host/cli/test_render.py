@@ -232,6 +232,9 @@ def test_errors_custom_and_unknown_events_are_shown() -> None:
     scene = Scene()
     assert scene.feed(Error, status="UNAVAILABLE", message="try later") == ["! error UNAVAILABLE: try later"]
     assert scene.feed(Custom, kind="plan", data={"steps": 2}) == ['* plan {"steps": 2}']
+    hooked = {"point": "before_tool", "action": "modify", "changed": ["args"], "by": "jail", "reason": "two\nlines"}
+    assert scene.feed(Custom, kind="hook", data=hooked) == ["* hook jail changed args at before_tool: two lines"]
+    assert scene.feed(Custom, kind="hook", data={"point": "x", "action": "block"}) == ["* a hook blocked at x"]
     assert scene.feed(UnknownEvent, type="hologram", shape="cube") == ['* hologram (unknown event) {"shape": "cube"}']
     assert scene.feed(SessionUpdate, model="gemini-x") == ['* session: model "gemini-x"']
 

@@ -7,6 +7,7 @@ stood before a line counts, is waited for by typing again as long as the termina
 from __future__ import annotations
 
 import functools
+import json
 import os
 import re
 import signal
@@ -267,6 +268,11 @@ def test_a_question_survives_kill_9_and_is_put_again_with_the_same_id(tmp_path: 
         text = at.wait_for("next: type on, or")
         assert text.count("granted by you") == 1
         assert "agentsession report s-1 --store" in at.wait_for("--store")
+        at.type("\x04")
+        assert at.wait_exit() == 0
+    listed = run_command("sessions", "list", "--json", "--store", store[1])
+    with TerminalSession(["run", "scripted_agents:keeper", *store], cwd=PROJECT) as at:  # their numbers have a gap
+        assert f"loaded, {json.loads(listed.stdout)['events']} events" in at.wait_for("events")
 
 
 def test_a_session_that_is_open_elsewhere_is_busy(tmp_path: Path) -> None:

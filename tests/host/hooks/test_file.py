@@ -65,6 +65,8 @@ def test_a_file_is_read_whole(tmp_path: Path) -> None:
         ("observes = true", 'observes = "yes"', 17, "observes is neither true nor false"),
         ('["LOG_DIR"]', '"LOG_DIR"', 11, "env is no list of texts"),
         ('["run_*", "shell"]', "[]", 6, "match is no list of texts"),
+        ('["run_*", "shell"]', '["run_*", ""]', 6, "match holds an empty text"),
+        ('["sh", "-c", "exit 0"]\nobserves', '["", "-c"]\nobserves', 16, "command names no program"),
         ('["sh", "-c", "exit 0"]\nobserves', '"sh"\nobserves', 16, "command is no list of texts"),
         ('["sh", "-c", "exit 0"]\nobserves', '["no-such-program-here"]\nobserves', 16, "is not on the PATH"),
         ('["sh", "-c", "exit 0"]\nobserves', '["./guard"]\nobserves', 16, "the program './guard' is not there"),
@@ -82,6 +84,11 @@ def test_a_file_with_one_wrong_word_is_refused_with_its_line(
     assert caught.value.id == "hooks-invalid"
     assert what in caught.value.what
     assert caught.value.where == f"{path}:{line}"
+
+
+def test_an_argument_of_a_command_may_be_an_empty_text(tmp_path: Path) -> None:
+    (_, audit) = load_hooks(written(tmp_path, GOOD.replace('"exit 0"]\nobserves', '"exit 0", ""]\nobserves')))
+    assert audit.command[1:] == ("-c", "exit 0", "")
 
 
 def test_on_error_block_is_refused_where_nothing_can_be_blocked(tmp_path: Path) -> None:

@@ -85,6 +85,7 @@ priority = 900
         ('shell = ["git"]', 6, "shell cannot be read", ""),
         ("shell = []", 6, "shell cannot be read", ""),
         ("shell = [[]]", 6, "shell cannot be read", ""),
+        ('shell = [["rm -rf"]]', 6, "a command in one word", 'each word apart: [["rm", "-rf"]]'),
         ('remember = "always"', 6, "remember cannot be read", ""),
         ("reason = 1", 6, "reason cannot be read", ""),
         ("match = [1]", 6, "match cannot be read", ""),

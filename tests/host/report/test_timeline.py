@@ -88,6 +88,40 @@ def test_where_the_host_says_when_it_starts_a_tool_the_time_before_is_the_person
     assert (told.spent.people_s, told.spent.tools_s) == (7, 5)
 
 
+def test_a_call_that_waited_when_the_mode_was_changed_waited_for_a_person() -> None:
+    w = Writer()
+    w.begin("go")
+    w.ask_tool("r1", "write")
+    w.after(4).add(SessionUpdate, permission_mode="plan", source="host")
+    w.after(1).decide("r1", "policy:in-plan", decision="denied")
+    w.respond("r1", "write", status="denied")
+    w.end()
+    told = timeline(w.events)
+    assert (told.spent.people_s, told.spent.model_s) == (5, 0)
+    totals = Totals()
+    for event in w.events:
+        totals.feed(event)
+    assert (totals.you_s, totals.model_s) == (5, 0)
+
+
+def test_what_a_running_tool_waited_for_an_answer_is_the_persons_time() -> None:
+    w = Writer()
+    w.begin("go")
+    w.ask_tool("r1", "book")
+    w.after(1).add(ToolUpdate, request_id="r1", started=True, source="host")
+    asked = {"kind": "clarification", "message": "?", "action": "accept", "waitedS": 6.0}
+    w.after(7).add(ToolUpdate, request_id="r1", data={"asked": asked}, source="host")
+    w.after(1).decide("r1", "policy:reads")
+    w.respond("r1", "book")
+    w.end()
+    told = timeline(w.events)
+    assert (told.spent.people_s, told.spent.tools_s) == (6, 2)
+    totals = Totals()
+    for event in w.events:
+        totals.feed(event)
+    assert (totals.you_s, totals.tools_s) == (6, 2)
+
+
 def test_a_person_is_waited_for_until_the_answer_and_the_tool_is_at_work_after_it() -> None:
     w = Writer()
     w.begin("go")

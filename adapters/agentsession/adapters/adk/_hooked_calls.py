@@ -156,12 +156,14 @@ class HookedCalls:
         if changed is not None:
             wrong = wrong_args(tool, changed) if tool is not None else None
             if wrong is not None or not isinstance(args, dict):
+                whose = f"hook {hooked.by}" if hooked.by else "a hook"
                 what = (
-                    "a hook gave arguments to a call that has none"
+                    f"{whose} gave arguments to a call that has none"
                     if wrong is None
-                    else "a hook's arguments do not fit"
+                    else f"{whose} at before_tool gave arguments that do not fit {payload.name}"
                 )
-                hooked, changed = self._hooks.misused("before_tool", payload, InvalidInput(what)), None
+                hooked = self._hooks.misused("before_tool", payload, InvalidInput(what), hooked.by)
+                changed = None
         self._said[key] = ((hooked.message or BLOCKED) if hooked.blocked else None, changed)
         return hooked
 

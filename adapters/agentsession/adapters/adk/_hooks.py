@@ -147,9 +147,9 @@ class RunHooks:
                 event = event.model_copy(update={"data": {**event.data, **data}})
             self._live.ctx.emit_nowait(event)
 
-    def misused(self, point: str, payload: HookPayload, error: InvalidInput) -> Hooked:
+    def misused(self, point: str, payload: HookPayload, error: InvalidInput, by: str | None = None) -> Hooked:
         """A hook's change that cannot be made is a failure of the hook; what came of it."""
-        hooked = Hooks.failed(point, error.what)
+        hooked = Hooks.failed(point, error.what, by)
         self.tell(point, hooked, payload)
         return hooked
 

@@ -118,7 +118,9 @@ class RunHooked:
         hooked = await self._fire("before_tool", payload)
         changed = hooked.change.args if isinstance(hooked.change, ToolArgsChange) else None
         if changed is not None and self._wrong(request, changed) is not None:
-            hooked, changed = Hooks.failed("before_tool", "a hook's arguments do not fit"), None
+            whose = f"hook {hooked.by}" if hooked.by else "a hook"
+            failure = f"{whose} at before_tool gave arguments that do not fit {request.name}"
+            hooked, changed = Hooks.failed("before_tool", failure, hooked.by), None
         self._tell("before_tool", hooked, payload, requestId=request.request_id)
         await ctx.ready()
         if not hooked.blocked:

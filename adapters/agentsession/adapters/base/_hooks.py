@@ -92,10 +92,10 @@ class Hooks:
         )
 
     @staticmethod
-    def failed(point: str, failure: str) -> Hooked:
-        """What a failure at a point comes to."""
+    def failed(point: str, failure: str, by: str | None = None) -> Hooked:
+        """What a failure at a point comes to. ``by``: whose it is, where that is known."""
         closed = HOOK_POINTS[point].fails_closed
-        return Hooked(blocked=closed, message=_FAILED if closed else None, failure=failure)
+        return Hooked(blocked=closed, message=_FAILED if closed else None, by=by, failure=failure)
 
 
 def hook_events(point: str, hooked: Hooked, **base: Any) -> list[Custom | Error]:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from agentsession.host.cli._lines import Glyphs, Line, Span, Style, View, line
-from agentsession.host.cli._shapes import as_list, as_object, field_schema
+from agentsession.host.cli._shapes import as_list, as_object, field_options, field_schema
 from agentsession.host.cli._text import DIFF_FOLD, OUTPUT_FOLD, cut, diff_lines, escape, fold, old_and_new, plural, wrap
 from agentsession.protocol import (
     Code,
@@ -164,7 +164,11 @@ def question_block(event: ElicitationRequest, view: View, about: str | None) -> 
     width, glyphs = view.width, view.glyphs
     approval = event.kind in ("tool_confirmation", "user_approval")
     title = escape(event.title or ("" if approval else event.kind.replace("_", " "))).replace("\n", " ")
-    head = f"{glyphs.ask} {'APPROVE' if approval else 'QUESTION'}  {about or title}".rstrip()
+    if about and event.title:
+        title = f"{about}: {title}"
+    elif about:
+        title = about
+    head = f"{glyphs.ask} {'APPROVE' if approval else 'QUESTION'}  {title}".rstrip()
     out = [line((row, "ask")) for row in wrap(head, width)]
     for paragraph in escape(event.message).split("\n"):
         out.extend(line("  ", row) for row in wrap(paragraph, width - 2))
@@ -187,19 +191,57 @@ def field_rows(schema: Mapping[str, Any] | None) -> list[str]:
     return [_asks_for(name, as_object(field) or {}, schema, name in required) for name, field in properties.items()]
 
 
+_WORDS: Final = {"integer": "whole number", "number": "number", "boolean": "yes or no", "string": "text"}
+_FORMATS: Final = {
+    "date": "date, such as 2026-01-31",
+    "date-time": "time, such as 2026-01-31T12:00:00Z",
+    "email": "e-mail address",
+    "uri": "address, such as https://example.com/",
+}
+
+
+def _asks_for_one(field: Mapping[str, Any]) -> str:
+    options = field_options(field)
+    if options:
+        return "   ".join(f"{index} {option}" for index, option in enumerate(options, start=1))
+    kind = str(field.get("type"))
+    if kind == "object" and (keys := as_object(field.get("properties"))):
+        required = as_list(field.get("required"))
+        return "JSON object with " + ", ".join(f"{key}{'*' if key in required else ''}" for key in keys)
+    what = _WORDS.get(kind, "JSON")
+    if kind == "string":
+        return _FORMATS.get(str(field.get("format")), what) + _length(field)
+    low, high = field.get("minimum"), field.get("maximum")
+    if low is not None or high is not None:
+        what += f" {low if low is not None else ''}..{high if high is not None else ''}"
+    return what
+
+
+def _asks_for_several(item: Mapping[str, Any]) -> str:
+    if field_options(item):
+        return f"some of {_asks_for_one(item)}, with commas between"
+    kind = str(item.get("type"))
+    return f"{_WORDS[kind]}s with commas between" if kind in ("string", "integer", "number") else "JSON list"
+
+
+def _length(field: Mapping[str, Any]) -> str:
+    """How long a text is to be, where that is said."""
+    low, high = field.get("minLength"), field.get("maxLength")
+    if low is not None and high is not None:
+        return f", {low} to {high} characters"
+    if high is not None:
+        return f", at most {high} characters"
+    return f", at least {low} characters" if low is not None and low != 1 else ""
+
+
 def _asks_for(name: str, raw: Mapping[str, Any], root: Mapping[str, Any], required: bool) -> str:
     field = field_schema(raw, root)
-    options = as_list(field.get("enum")) or [(as_object(one) or {}).get("const") for one in as_list(field.get("oneOf"))]
-    words = {"integer": "whole number", "number": "number", "boolean": "yes or no", "string": "text"}
     if marks_secret(raw, root):
-        what = "secret, never recorded"
-    elif options:
-        what = "   ".join(f"{index} {option}" for index, option in enumerate(options, start=1))
+        what = "secret, never recorded" + _length(field)
+    elif field.get("type") == "array":
+        what = _asks_for_several(field_schema(as_object(field.get("items")) or {}, root))
     else:
-        what = words.get(str(field.get("type")), "JSON")
-        low, high = field.get("minimum"), field.get("maximum")
-        if low is not None or high is not None:
-            what += f" {low if low is not None else ''}..{high if high is not None else ''}"
+        what = _asks_for_one(field)
     title = field.get("title") or field.get("description")
     note = f" ({title})" if isinstance(title, str) and title.lower() != name.lower() else ""
     default = (

@@ -40,6 +40,12 @@ class CommandPolicy:
         believed = ("agent",) if options is not None and options.yes_read_only else ()
         self.engine = PolicyEngine(rules, believed=believed)
         self._modes: dict[str, str] = {}
+        self._said: dict[str, PolicyDecision] = {}
+
+    def asked_by(self, request_id: str) -> PolicyDecision | None:
+        """What made the host ask about a call, where that is a rule; ``None`` for a hook, and for no question."""
+        said = self._said.get(request_id)
+        return said if said is not None and said.is_ask else None
 
     def mode_of(self, request_id: str) -> str:
         """The permission mode in which a call was decided on."""
@@ -53,8 +59,10 @@ class CommandPolicy:
         """What the highest rule says."""
         if len(self._modes) >= _MOST_ASKED:
             self._modes.clear()
+            self._said.clear()
         self._modes[request.request_id] = request.permission_mode
-        return self.engine.evaluate(request)
+        said = self._said[request.request_id] = self.engine.evaluate(request)
+        return said
 
 
 def _by_name(decision: str, glob: str, priority: int, reason: str | None) -> PolicyRule:

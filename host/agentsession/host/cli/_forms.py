@@ -15,7 +15,7 @@ from agentsession.host._elicitation import Position
 from agentsession.host.cli._blocks import field_rows, question_block
 from agentsession.host.cli._lines import Line, View, line
 from agentsession.host.cli._questions import Answered, Say, Steer, Step, is_early
-from agentsession.host.cli._shapes import as_list, as_object, field_schema
+from agentsession.host.cli._shapes import as_list, as_object, field_options, field_schema
 from agentsession.host.cli._text import escape
 from agentsession.protocol import (
     Decision,
@@ -131,15 +131,17 @@ class FormQuestion:
             return Say((self._row(),), redraw=True)
         name = self._fields[self._at]
         schema = self._schema(name)
-        if word == "":
+        if word == "" and name in self.content:
+            value: Any = self.content[name]  # gone back to, and left as it was
+        elif word == "":
             if "default" in schema:
-                value: Any = schema["default"]
+                value = schema["default"]
             elif self._is_required(name):
                 return self._say(f"{escape(name)} is required; /decline leaves the question")
             else:
                 value = _ABSENT
         else:
-            value, problem = _read(word, schema)
+            value, problem = _read(word, schema, self._root)
             problem = problem or _problem(value, self._raw(name), self._root)
             if problem:  # its words may hold what was typed
                 return self._say("that does not fit what is asked for" if self._is_secret(name) else problem)
@@ -176,7 +178,11 @@ class FormQuestion:
         name = self._fields[self._at]
         required = [name] if self._is_required(name) else []
         rows = field_rows({**self._root, "properties": {name: dict(self._raw(name))}, "required": required})
-        return line("  ", rows[0] if rows else escape(name))
+        had = ""
+        if name in self.content:
+            shown = "***" if self._is_secret(name) else json.dumps(self.content[name], ensure_ascii=False)
+            had = escape(f"  Enter keeps {shown}").replace("\n", " ")
+        return line("  ", rows[0] if rows else escape(name), (had, "dim"))
 
     def _summary(self) -> str:
         parts = [
@@ -224,14 +230,13 @@ def _by_user(answer: ElicitationAnswer) -> ElicitationAnswer:
     return answer.model_copy(update={"decision": Decision(by="user")})
 
 
-def _options(schema: Mapping[str, Any]) -> list[Any]:
-    found = as_list(schema.get("enum"))
-    return found or [one["const"] for one in map(as_object, as_list(schema.get("oneOf"))) if one and "const" in one]
-
-
-def _read(word: str, schema: Mapping[str, Any]) -> tuple[Any, str | None]:
+def _read(word: str, schema: Mapping[str, Any], root: Mapping[str, Any]) -> tuple[Any, str | None]:
     """The value that a line means for a field, or what is wrong with it."""
-    options = _options(schema)
+    if schema.get("type") == "array" and not word.startswith("["):
+        item = field_schema(as_object(schema.get("items")) or {}, root)
+        if field_options(item) or item.get("type") in ("string", "integer", "number"):
+            return _several(word, item, root)
+    options = field_options(schema)
     if options:
         chosen = [option for option in options if str(option) == word]
         if chosen:
@@ -257,8 +262,20 @@ def _read(word: str, schema: Mapping[str, Any]) -> tuple[Any, str | None]:
             return None, f"{word[:40]} is not a whole number"
     value, problem = _json(word)
     if problem:
-        return None, f"{word[:40]} is not {'a number' if kind == 'number' else 'JSON'}"
+        like = {"number": "a number", "array": 'a JSON list, such as ["a", "b"]', "object": 'JSON, such as {"a": 1}'}
+        return None, f"{word[:40]} is not {like.get(kind, 'JSON')}"
     return value, None
+
+
+def _several(word: str, item: Mapping[str, Any], root: Mapping[str, Any]) -> tuple[Any, str | None]:
+    """The values of a list, with commas between."""
+    out: list[Any] = []
+    for part in filter(None, (part.strip() for part in word.split(","))):
+        value, problem = _read(part, item, root)
+        if problem:
+            return None, f"{part[:40]}: {problem}"
+        out.append(value)
+    return out, None
 
 
 def _json(word: str) -> tuple[Any, str | None]:

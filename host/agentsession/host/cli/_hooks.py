@@ -135,9 +135,14 @@ class _Shown:
         """Ask it, and print what it says."""
         began = time.monotonic()
         alone = HookChain([self._hook])
+        wrote: list[str] = []
+        if isinstance(self._hook, CommandHook):
+            self._hook.on_failed = wrote.append
         said = await alone.fire(hook_point, payload)
         took = f"  {time.monotonic() - began:.2f}s"
         self._out.lines([line("  ", (escape(self.id), "strong"), "  ", *_said(said), (took, "dim"))])
+        rows = [row for text in wrote for row in escape(text).split("\n")]
+        self._out.lines([line(("    wrote ", "dim"), row) for row in rows])
         return said
 
 
@@ -146,11 +151,11 @@ def _said(outcome: HookOutcome | None) -> list[Any]:
         return ["proceed"]
     parts: list[Any] = [(outcome.action, "bad" if outcome.action == "block" else "strong")]
     parts += [f" by {escape(outcome.by)}"] if outcome.by else []
-    for label, text in (
-        ("", outcome.message),
-        ("reason ", outcome.reason if outcome.reason != outcome.message else None),
-    ):
-        parts += [f"; {label}{escape(text)}".replace("\n", " ")] if text else []
+    failed = outcome.failure is not None and outcome.failure.endswith(outcome.reason or " ")
+    if not failed:  # else both stand in what is told of the failure
+        parts += [f"; {escape(outcome.message)}".replace("\n", " ")] if outcome.message else []
+        other = outcome.reason if outcome.reason != outcome.message else None
+        parts += [f"; reason {escape(other)}".replace("\n", " ")] if other else []
     if outcome.modifications:
         changed = json.dumps(outcome.modifications, ensure_ascii=False)
         parts.append(f"; changes {escape(changed)}")
@@ -173,6 +178,11 @@ def _payload(point: str, text: str) -> HookPayload:
         )
     made_up = {name: value for name, value in _MADE_UP.items() if name in kind.model_fields}
     known = {field.alias or name: name for name, field in kind.model_fields.items()}
+    unknown = next((name for name in given if name not in known and name not in kind.model_fields), None)
+    if unknown is not None:  # one that is spelled wrong would try the hook with something else
+        raise CommandError(
+            f"{point} is told nothing that is called {unknown!r}", where="--payload", expected=", ".join(known)
+        )
     try:
         return kind.model_validate({**made_up, **{known.get(name, name): value for name, value in given.items()}})
     except ValidationError as error:

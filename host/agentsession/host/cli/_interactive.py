@@ -141,9 +141,10 @@ class Conversation:
     async def start(self) -> None:
         """Greet; show where a loaded session stands, and put what waits in it again."""
         name = escape(self._session.descriptor.name)
-        before = self._session.last_seq
+        before = 0  # seq says nothing of it: a record that changed hands goes on at a higher one
         async for event in self._session.events():
             self.renderer.feed(event)  # for the numbers of its calls
+            before += 1
         self._quiet = False
         loaded = before > 1
         self.screen.show(

@@ -105,6 +105,11 @@ def _usage_error(error: Any) -> BaseException | None:
         return None
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "agentsession"
+    known = getattr(context.command, "commands", None) if context is not None else None
+    if known and (type(error).__name__ == "NoArgsIsHelpError" or error.format_message().startswith("Missing command")):
+        return CommandError(
+            f"{command} needs a command", where=command, expected=", ".join(known), fix=f"{command} --help"
+        )
     # "Value error, " is pydantic's, which newer releases of typer use.
     message = str(error.format_message()).rstrip(".").replace(": Value error, ", ": ")
     return CommandError(message, where=command, fix=f"{command} --help")

@@ -10,7 +10,7 @@ import asyncio
 import json
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from agentsession.host._results import TurnResult
 from agentsession.host._toolbox import connected
@@ -18,7 +18,7 @@ from agentsession.host.cli._command_policy import CommandPolicy
 from agentsession.host.cli._exit_codes import Exit, exit_code
 from agentsession.host.cli._lines import line
 from agentsession.host.cli._out import CommandError, Out, ReaderGone
-from agentsession.host.cli._render import Renderer
+from agentsession.host.cli._render import Renderer, by_whom
 from agentsession.host.cli._setup import Loaded, RunOptions, make_host, open_session, open_store
 from agentsession.host.cli._signals import signals
 from agentsession.host.cli._text import escape
@@ -39,7 +39,8 @@ __all__ = ["receipt_line", "run_once"]
 async def run_once(options: RunOptions, loaded: Loaded, out: Out) -> Exit:
     """Run one turn, and return the exit code of its end. ``out`` is the real stdout, whatever user code prints to."""
     executor = loaded.executor
-    view, policy = _Once(options, out), CommandPolicy(options)
+    policy = CommandPolicy(options)
+    view = _Once(options, out, policy)
     view.renderer.where_of = policy.where
     host = make_host(
         options,
@@ -85,7 +86,8 @@ async def run_once(options: RunOptions, loaded: Loaded, out: Out) -> Exit:
 class _Once:
     """What one turn prints, and where."""
 
-    def __init__(self, options: RunOptions, out: Out) -> None:
+    def __init__(self, options: RunOptions, out: Out, policy: CommandPolicy) -> None:
+        self.policy = policy
         self.as_json = options.as_json
         self.out = out
         # At a terminal one view is enough; elsewhere stdout is for the answer alone.
@@ -140,10 +142,9 @@ class _Once:
             self.notes.lines([line(fix)])
         elif options.report_command is not None:
             self.notes.lines([line(f"   next: {options.report_command}")])
-        unasked = sorted({self._tool(one.answer.request_id) for one in result.answers if _was_not_asked(one.answer)})
-        if unasked:
-            allow = shlex.join(word for name in unasked for word in ("--allow", name))
-            self.notes.lines([line(escape(f"nobody could be asked; to allow it: {allow}").replace("\n", " "))])
+        unasked = [one.answer.request_id for one in result.answers if _was_not_asked(one.answer)]
+        for told in dict.fromkeys([*self._who_asks(unasked), *self._to_allow(unasked)]):
+            self.notes.lines([line(escape(f"nobody could be asked; {told}").replace("\n", " "))])
         if not self.out.is_tty and result.text:
             self.out.text(result.text.rstrip("\n") + "\n")
 
@@ -154,6 +155,25 @@ class _Once:
             return f"[{call.number}] {call.title}" if call is not None else request.name
         call = self.renderer.calls.get(request.tool_request_id or "")
         return f"[{call.number}] {call.title}: {request.message}" if call is not None else request.message
+
+    def _to_allow(self, unasked: Sequence[str]) -> list[str]:
+        """The options that would have let them run: they stand above the table of modes, and above nothing else."""
+        names = sorted({self._tool(one) for one in unasked if self._is_asked_by_mode(one)})
+        return ["to allow it: " + shlex.join(word for name in names for word in ("--allow", name))] if names else []
+
+    def _who_asks(self, unasked: Sequence[str]) -> list[str]:
+        """What asks about calls that no option would let run."""
+        out: list[str] = []
+        for one in unasked:
+            if not self._is_asked_by_mode(one):
+                said = self.policy.asked_by(one)
+                by = by_whom(said.by, said.where) if said is not None else "a hook"
+                out.append(f"{by} asks about {self._tool(one)}")
+        return out
+
+    def _is_asked_by_mode(self, request_id: str) -> bool:
+        said = self.policy.asked_by(request_id)
+        return said is not None and said.where is None
 
     def _tool(self, request_id: str) -> str:
         call = self.renderer.calls.get(request_id)

@@ -151,12 +151,16 @@ def _read_call(
     from agentsession.protocol import OpenOptions, SchemaError, parse_json
 
     name, _, text = call.strip().partition(" ")
+    if not name:
+        raise _no_call(call, "no tool is named")
     try:
         args = as_object(parse_json(text or "{}"))
     except SchemaError as error:
-        raise _no_call(call, f"not JSON: {error.got or text[:60]}") from error
-    if not name or args is None:
-        raise _no_call(call, "the arguments must be a JSON object")
+        raise _no_call(
+            call, f"the arguments of {name} are not JSON: expected {error.expected or 'an object'}"
+        ) from error
+    if args is None:
+        raise _no_call(call, f"the arguments of {name} must be a JSON object")
     if mode not in MODES:
         raise CommandError(f"unknown mode {mode!r}", where="policy explain --mode", expected=", ".join(MODES))
     provider, _, local = name.rpartition(":")
@@ -271,7 +275,13 @@ def _as_json(request: PolicyRequest, found: Explanation, remembered: RememberedA
         }
         for one in found.matched
     ]
-    told = {"decision": decision.decision, "by": decision.by, "where": decision.where, "reason": decision.reason}
+    told: dict[str, Any] = {
+        "decision": decision.decision,
+        "by": decision.by,
+        "where": decision.where,
+        "reason": decision.reason,
+        "interactive": request.interactive,
+    }
     return json.dumps({**told, **asked, "rules": rules}, ensure_ascii=False)
 
 

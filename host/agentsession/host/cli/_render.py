@@ -19,6 +19,7 @@ from typing import Any, Final
 from agentsession.host._child_events import child_events
 from agentsession.host._plan import PlanStep, plan_steps
 from agentsession.host.cli._blocks import indented, output_block, output_text, part_lines, question_block
+from agentsession.host.cli._hook_lines import hook_note
 from agentsession.host.cli._lines import Line, Style, View, line
 from agentsession.host.cli._model_lines import model_change, model_note
 from agentsession.host.cli._progress import Progress, plan_lines
@@ -195,6 +196,8 @@ class Renderer:
                 return plan_lines(steps, before, self.view)
             case Custom():
                 noted = model_note(event)
+                if noted is None and (hooked := hook_note(event)) is not None:
+                    noted = hooked, "dim"
                 return self._of_models(*noted) if noted is not None else [self._open(f"{event.kind}", event.data)]
             case UnknownEvent():
                 extra = event.model_extra or {}

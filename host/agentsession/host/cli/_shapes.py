@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-__all__ = ["as_list", "as_object", "field_schema", "follow", "is_list"]
+__all__ = ["as_list", "as_object", "field_options", "field_schema", "follow", "is_list"]
 
 
 def as_object(value: object) -> dict[str, Any] | None:
@@ -40,6 +40,12 @@ def field_schema(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int 
     if len(kinds) == 1:
         found["type"] = kinds[0]
     return found
+
+
+def field_options(schema: Mapping[str, Any]) -> list[Any]:
+    """What a field's value is one of, where its schema lists that; else nothing."""
+    found = as_list(schema.get("enum"))
+    return found or [one["const"] for one in map(as_object, as_list(schema.get("oneOf"))) if one and "const" in one]
 
 
 def follow(reference: object, root: Mapping[str, Any]) -> dict[str, Any] | None:

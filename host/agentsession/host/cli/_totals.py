@@ -1,6 +1,6 @@
 """What a turn cost, read from its events: time by who it was spent on, tokens, money.
 
-Not for: a live clock (the terminal has one). May import: ``_child_events``, ``agentsession.protocol``.
+Not for: a live clock (the terminal has one). May import: ``_child_events``, ``_waits``, ``agentsession.protocol``.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ import datetime
 from collections.abc import Iterable
 
 from agentsession.host._child_events import child_events
+from agentsession.host._waits import is_answer, waited_s
 from agentsession.protocol import (
     ElicitationRequest,
     ElicitationResponse,
     Event,
+    SessionUpdate,
     ToolDecision,
     ToolRequest,
     ToolResponse,
@@ -53,6 +55,8 @@ class Totals:
     _started: set[str] = dataclasses.field(default_factory=set[str])
     _host_runs: set[str] = dataclasses.field(default_factory=set[str])
     _waits: set[str] = dataclasses.field(default_factory=set[str])
+    _decided_anew: set[str] = dataclasses.field(default_factory=set[str])
+    """What waited when the mode was changed: what then decides on it is a rule, and until then a person was asked."""
     _you: list[_Span] = dataclasses.field(default_factory=list[_Span])
     _tools: list[_Span] = dataclasses.field(default_factory=list[_Span])
 
@@ -82,6 +86,11 @@ class Totals:
             if event.started and event.request_id in self._running:
                 self._running[event.request_id] = now
                 self._started.add(event.request_id)
+            if (waited := waited_s(event)) is not None:
+                self._you.append((now - waited, now))
+        elif isinstance(event, SessionUpdate):
+            if event.permission_mode is not None:
+                self._decided_anew |= self._waits - self._started
         elif isinstance(event, ElicitationRequest):
             self._waiting[event.request_id] = now
         elif isinstance(event, ElicitationResponse):
@@ -91,7 +100,7 @@ class Totals:
         elif isinstance(event, ToolDecision):
             asked = self._asked.get(event.request_id)
             self._waits.discard(event.request_id)
-            if asked is not None and (event.by or "").partition(":")[0] == "user":
+            if asked is not None and (is_answer(event) or event.request_id in self._decided_anew):
                 self._you.append((asked, self._running[event.request_id] if event.request_id in self._started else now))
             if asked is not None and event.request_id not in self._host_runs:
                 self._running[event.request_id] = now

@@ -10,8 +10,9 @@ Everything else (another code, a signal, no start, too slow, too much, not under
 from __future__ import annotations
 
 import json
+import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -32,6 +33,8 @@ from agentsession.protocol import (
 )
 
 __all__ = ["PROTOCOL", "CommandHook"]
+
+logger = logging.getLogger("agentsession.host")
 
 PROTOCOL: Final = 1
 """``v`` of what is said to a program and by it."""
@@ -103,6 +106,8 @@ class CommandHook:
         self.observes = observes
         self.cwd = cwd
         """Where it runs; ``None``: where the host runs."""
+        self.on_failed: Callable[[str], None] | None = None
+        """Told the last that it wrote when it fails, for whoever tries it out; without it the debug log is told."""
 
     def __repr__(self) -> str:
         return f"CommandHook({self.id!r}, {min(self.points)!r}, {list(self.command)!r})"
@@ -117,21 +122,40 @@ class CommandHook:
             said = self._shown(ran.errors)
             return HookOutcome(action="block", message=said, reason=said, by=self.id)
         if ran.code != 0:
+            self._failed(ran.errors)
             how = f"was ended by signal {-ran.code}" if ran.code < 0 else f"ended with exit code {ran.code}"
             raise HookFailed(how)
-        return self._read(hook_point, payload, ran.output)
+        try:
+            return self._read(hook_point, payload, ran.output)
+        except HookFailed:
+            self._failed(ran.output)
+            raise
+
+    def _failed(self, wrote: bytes) -> None:
+        """Say what it wrote where somebody looks for it: neither the record nor the model is told."""
+        said = self._shown(wrote)
+        if said is None:
+            return
+        if self.on_failed is not None:
+            self.on_failed(said)
+        else:
+            logger.debug("hook %s failed, and its last words were: %s", self.id, said)
 
     def _read(self, point: str, payload: HookPayload, output: bytes) -> HookOutcome | None:
         if not output.strip():
             return None
         try:
-            answer = _Answer.model_validate(parse_json(output.decode("utf-8")))
+            written = parse_json(output.decode("utf-8"))
+            if not isinstance(written, dict):
+                raise HookFailed("wrote JSON that is no object")
+            answer = _Answer.model_validate(written)
         except UnicodeDecodeError:
             raise HookFailed("wrote what is not UTF-8") from None
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
-            place = ".".join(map(str, first["loc"])) or "its answer"
-            raise HookFailed(f"wrote an answer that cannot be used: {place[:60]}: {first['msg']}") from None
+            place = ".".join(map(str, first["loc"]))[:60]
+            wrong = f"unknown key {place!r}" if first["type"] == "extra_forbidden" else f"{place}: {first['msg']}"
+            raise HookFailed(f"wrote an answer that cannot be used: {wrong}") from None
         except AgentSessionError:
             raise HookFailed("wrote what is not JSON") from None
         changes = dict(answer.modifications or {})
@@ -148,7 +172,7 @@ class CommandHook:
         )
 
     def _shown(self, errors: bytes) -> str | None:
-        """The last lines of what a program wrote to its errors, for the record and the model."""
+        """The last lines of what a program wrote, for the record and the model."""
         text = masked(repair_text(errors.decode("utf-8", "replace")))
         for name in self.env:  # whatever it is called: it was given to the program alone
             secret = os.environ.get(name, "")

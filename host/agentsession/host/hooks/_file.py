@@ -165,7 +165,9 @@ class _File:
         match = table.get("match")
         if match is not None and not isinstance(match, str):
             match = self._texts(table, "match", number)
-        command = self._texts(table, "command", number)
+        command = self._texts(table, "command", number, may_be_empty=True)
+        if not command[0]:
+            self.fail("command names no program", "command", number, expected='command = ["program", "argument"]')
         return CommandHook(
             name,
             point,
@@ -180,11 +182,13 @@ class _File:
             cwd=cwd,
         )
 
-    def _texts(self, table: Mapping[str, Any], key: str, number: int) -> list[str]:
+    def _texts(self, table: Mapping[str, Any], key: str, number: int, *, may_be_empty: bool = False) -> list[str]:
         value: object = table[key]
-        if not isinstance(value, list) or not value or not all(isinstance(item, str) and item for item in value):
+        if not isinstance(value, list) or not value or not all(isinstance(item, str) for item in value):
             self.fail(f"{key} is no list of texts", key, number, expected=f'{key} = ["…", "…"]')
         texts = cast("list[str]", value)
+        if not may_be_empty and not all(texts):
+            self.fail(f"{key} holds an empty text", key, number)
         if any("\0" in item for item in texts):
             self.fail(f"{key} holds a zero byte", key, number)
         return texts

@@ -334,6 +334,11 @@ class _OneRule:
         good = all(prefix and all(isinstance(word, str) and word for word in prefix) for prefix in prefixes)
         if not good or ("shell" in self._item and not prefixes):
             raise self._wrong("shell", 'lists of words, such as [["git", "push"]]')
+        for prefix in prefixes:
+            words = str((prefix or [""])[0]).split()
+            if len(words) != 1:  # it would hold for nothing, and a denial that holds for nothing is no denial
+                fix = ", ".join(f'"{word}"' for word in words)
+                raise self._error("a command in one word", "shell", fix=f"each word apart: [[{fix}]]")
         return tuple(tuple(prefix or ()) for prefix in prefixes)
 
     def _remember(self, decision: str) -> str | None:

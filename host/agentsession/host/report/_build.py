@@ -1,7 +1,8 @@
 """From the events of a record to its :class:`Timeline`. Pure: no clock, no file, the same for the same events.
 
 Not for: drawing. Rules carried: none; it must take every list of events, also one that breaks rules, and lose none.
-May import: ``agentsession.protocol``, ``_child_events``, ``_model``, ``_stretches``, ``_work``.
+May import: ``agentsession.protocol``, ``_child_events``, ``_waits``, ``_model``, ``_stretches``,
+``_work``.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from agentsession.host._child_events import child_events
+from agentsession.host._waits import is_answer, waited_s
 from agentsession.host.report._model import Item, ItemKind, Problem, Span, Timeline, Turn, UsagePoint
 from agentsession.host.report._work import Work
 from agentsession.protocol import (
@@ -83,6 +85,7 @@ class _Builder:
         self._questions: dict[str, int] = {}
         self._decided: dict[str, float] = {}
         self._started: dict[str, float] = {}
+        self._decided_anew: set[str] = set()
         self._carriers: set[int] = set()
         """Calls that a sub-agent works for."""
         self._deltas: dict[str, list[Message]] = {}
@@ -155,6 +158,8 @@ class _Builder:
                 self._work.bracket(event, self._now)
             case SessionUpdate():
                 self._title = event.title or self._title
+                if event.permission_mode is not None:  # what waits is decided anew, by a rule: it waited until now
+                    self._decided_anew.update(self._calls.keys() - self._decided.keys() - self._started.keys())
                 self._add("note", event)
             case Custom(kind=kind) if kind == STEER_QUEUED:
                 self._add("steer", event, status="queued")
@@ -248,7 +253,7 @@ class _Builder:
         # Where the host runs the tool, the decision is recorded with its result: the mark of its start came before.
         started = self._started.get(event.request_id)
         decided = self._decided[event.request_id] = self._now if started is None else started
-        if (event.by or "").partition(":")[0] == "user":
+        if is_answer(event) or event.request_id in self._decided_anew:
             self._span("wait", item, item.start, decided, event.decision)
         elif started is None and request is not None and request.needs == "result":
             self._decided[event.request_id] = item.start
@@ -260,6 +265,8 @@ class _Builder:
         item = self._items[self._calls[event.request_id]]
         if event.started:
             self._started.setdefault(event.request_id, self._now)
+        if (waited := waited_s(event)) is not None:
+            self._span("wait", item, max(item.start, self._now - waited), self._now, "answered")
         last = item.events[-1]
         is_first = not isinstance(last, ToolUpdate) or last.started
         has_data = event.data is not None or (isinstance(last, ToolUpdate) and last.data is not None)
