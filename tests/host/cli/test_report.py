@@ -12,7 +12,7 @@ from tests.host.cli.command import Command
 from tests.host.report.records import Writer, coder_at_work, long_record
 
 from agentsession.host import SqliteRecordStore
-from agentsession.protocol import Event, RecordKey, dump_event
+from agentsession.protocol import Event, Initialize, RecordKey, dump_event
 
 HELLO = "Fix the failing test in cart.py"
 
@@ -25,7 +25,9 @@ def write(path: Path, *records: list[Event]) -> Path:
 async def keep(path: Path, record: list[Event], *users: str) -> None:
     async with SqliteRecordStore(path) as store:
         for user in users:
-            key = RecordKey("coder", user, record[0].session_id)
+            first = record[0]
+            assert isinstance(first, Initialize)
+            key = RecordKey(first.descriptor.name, user, first.session_id)
             await store.create(key)
             await store.append(key, record, reserved_seq=record[-1].seq)
 
@@ -66,6 +68,21 @@ def test_a_session_of_a_store_is_found_by_its_id_alone(command: Command, tmp_pat
     assert HELLO in (tmp_path / "s-7f3a.html").read_text(encoding="utf-8")
 
 
+def test_a_session_of_a_store_is_shown_with_its_sub_agents(command: Command, tmp_path: Path) -> None:
+    caller, below = Writer(), Writer("sub-1", "fixer")
+    caller.begin("go")
+    caller.ask_tool("r1", "fixer", {"task": "mend it"})
+    caller.respond("r1", "fixer", "mended", display={"subagent": {"agent": "fixer", "sessionId": "sub-1"}})
+    caller.end()
+    below.begin("mend it")
+    below.say("I look at the cart first.")
+    below.end()
+    anyio.run(keep, tmp_path / "sessions.db", caller.events, "ann")
+    anyio.run(keep, tmp_path / "sessions.db", below.events, "ann")
+    done = command("report", "s-7f3a", "--store", "sessions.db", "-o", "-", cwd=tmp_path)
+    assert "I look at the cart first." in done.stdout
+
+
 @pytest.mark.parametrize(
     ("args", "error", "code"),
     [
@@ -77,6 +94,7 @@ def test_a_session_of_a_store_is_found_by_its_id_alone(command: Command, tmp_pat
         (("two.ndjson",), "agentsession report two.ndjson --session s-7f3a", 2),
         (("two.ndjson", "--session", "s-0"), "error[session-not-found]", 2),
         (("bad.ndjson",), "mend it, or --skip-bad", 2),
+        (("sessions.db",), "agentsession report SESSION --store sessions.db", 2),
         (("log.ndjson", "--turn", "2"), "expected: 1 to 1", 2),
         (("log.ndjson", "-o", "no/such/folder.html"), "error[output-failed]", 1),
     ],

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Final
 
 from agentsession.host.cli._exit_codes import Exit
 from agentsession.host.cli._lines import line
@@ -18,6 +19,9 @@ from agentsession.host.cli._shapes import as_object
 from agentsession.protocol import Event, SchemaError, SessionMachine, StreamEnd, dump_event, parse_event, parse_json
 
 __all__ = ["events_in", "replay"]
+
+_STORE: Final = b"SQLite format 3\x00"
+"""How a store's file begins."""
 
 
 def replay(
@@ -97,6 +101,19 @@ def _lines(file: str, command: str) -> Iterable[bytes]:
         return
     try:
         with Path(file).open("rb") as source:
+            if source.peek(len(_STORE)).startswith(_STORE):
+                of_store = (
+                    f"sessions show SESSION --store {file}"
+                    if command == "replay"
+                    else f"{command} SESSION --store {file}"
+                )
+                raise CommandError(
+                    f"{file} is a database, not a record",
+                    id="bad-json",
+                    where=f"{command} {file}",
+                    expected="NDJSON, one event a line",
+                    fix=f"if it is a store: agentsession {of_store}",
+                )
             yield from source
     except OSError as error:
         raise CommandError(

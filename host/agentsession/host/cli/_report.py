@@ -19,7 +19,7 @@ from agentsession.host.cli._lines import line
 from agentsession.host.cli._out import CommandError, Out
 from agentsession.host.cli._replay import events_in
 from agentsession.host.cli._text import escape, plural, seconds
-from agentsession.host.report import Timeline, html, timeline
+from agentsession.host.report import Timeline, html, stored, timeline
 from agentsession.host.report import turn as turn_of
 from agentsession.protocol import Event, SessionNotFound
 
@@ -125,7 +125,7 @@ async def _stored(file: str, session_id: str) -> list[Event]:
                 got=", ".join(f"of user {key.user_id} with agent {key.agent}" for key in keys[:5]),
                 fix=f"{export} --agent NAME --user ID --out record.ndjson",
             )
-        return await store.read(keys[0])
+        return await stored(store, keys[0])
 
 
 def _looks_like_session(source: str) -> bool:

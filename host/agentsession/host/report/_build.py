@@ -15,6 +15,7 @@ from typing import Any, Final
 from agentsession.host._child_events import child_events
 from agentsession.host._waits import is_answer, waited_s
 from agentsession.host.report._model import Item, ItemKind, Problem, Span, Timeline, Turn, UsagePoint
+from agentsession.host.report._stretches import moment_of
 from agentsession.host.report._work import Work
 from agentsession.protocol import (
     STEER_QUEUED,
@@ -167,7 +168,7 @@ class _Builder:
                 self._add("note", event)
 
     def _clock(self, event: Event) -> None:
-        moment = _moment(event.timestamp)
+        moment = moment_of(event.timestamp)
         if moment is None:
             return
         if self._began is None:
@@ -278,6 +279,8 @@ class _Builder:
 
     def _response(self, event: ToolResponse) -> None:
         item = self._call(event)
+        if "subagent" in (event.display or {}):  # also where the caller is a sub-agent itself
+            self._carriers.add(self._calls[event.request_id])
         item.status = status_of(event)
         item.problem = _PROBLEMS.get(item.status)
         if item.problem is None and event.is_error and item.status != "cancelled":
@@ -402,11 +405,3 @@ def status_of(event: ToolResponse) -> str:
 def _request_of(item: Item) -> ToolRequest | None:
     event = item.events[0]
     return event if isinstance(event, ToolRequest) else None
-
-
-def _moment(timestamp: str) -> datetime.datetime | None:
-    try:
-        moment = datetime.datetime.fromisoformat(timestamp)
-        return moment.replace(tzinfo=datetime.UTC) if moment.tzinfo is None else moment.astimezone(datetime.UTC)
-    except (ValueError, OverflowError):
-        return None

@@ -101,7 +101,8 @@ def _chart(
     safe: Safe,
 ) -> str:
     waits = [_bar(span, axis, safe) for span in spans if span.kind == "wait"]
-    lanes = [_lane("you", _marks(items, axis, safe) + _drawn(_rows(waits), axis), safe)]
+    asked = _drawn(_rows(waits), axis) if waits else ""
+    lanes = [_lane("you", _marks(items, axis, safe) + asked, safe)]
     threads: dict[str | None, list[Span]] = {}
     for span in spans:
         if span.kind == "model":
@@ -119,8 +120,9 @@ def _chart(
     if tools or refused:
         lanes.append(_lane("tools", _drawn(_rows(sorted([*tools, *refused], key=lambda bar: bar.x)), axis), safe))
     lanes += _counters(usage, axis, safe)
+    carried = any(span.carries for span in spans)
     parts = [plural(len(waits), "wait"), plural(len(shown), "agent"), plural(len(tools), "tool run")]
-    return _figure(lanes, axis, ", ".join(parts), _legend(bool(waits), bool(refused), bool(axis.gaps)))
+    return _figure(lanes, axis, ", ".join(parts), _legend(bool(waits), bool(refused), bool(axis.gaps), carried))
 
 
 def _never_ran(item: Item) -> bool:
@@ -307,8 +309,9 @@ def _gap_labels(axis: Axis) -> str:
     return "".join(out)
 
 
-def _legend(waits: bool, refused: bool, gaps: bool) -> str:
+def _legend(waits: bool, refused: bool, gaps: bool, carried: bool) -> str:
     parts = [("model", "model, and what is not told apart from it"), ("tool", "tool"), ("tool bad", "failed !")]
+    parts += [("tool carries", "call that a sub-agent works for")] if carried else []
     parts += [("wait", "waiting for you")] if waits else []
     parts += [("tool bad", "✗ denied or cancelled, did not run")] if refused else []
     parts += [("gap", "quiet, squeezed")] if gaps else []

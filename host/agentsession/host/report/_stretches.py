@@ -1,13 +1,14 @@
-"""Stretches of time: their union, what is left of some without others, their length.
+"""Stretches of time: their union, what is left of some without others, their length; and when a timestamp is.
 
 May import: the standard library.
 """
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable, Sequence
 
-__all__ = ["Stretch", "length", "minus", "union"]
+__all__ = ["Stretch", "length", "minus", "moment_of", "union"]
 
 Stretch = tuple[float, float]
 """From and to, in seconds."""
@@ -45,3 +46,12 @@ def minus(stretches: Sequence[Stretch], others: Sequence[Stretch]) -> list[Stret
 def length(stretches: Iterable[Stretch]) -> float:
     """The seconds of a union."""
     return sum(end - start for start, end in stretches)
+
+
+def moment_of(timestamp: str) -> datetime.datetime | None:
+    """The moment in UTC; ``None`` when the text is none."""
+    try:
+        moment = datetime.datetime.fromisoformat(timestamp)
+        return moment.replace(tzinfo=datetime.UTC) if moment.tzinfo is None else moment.astimezone(datetime.UTC)
+    except (ValueError, OverflowError):
+        return None
