@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib.metadata
 from typing import Any
 
+import anyio
 import pytest
 
 from agentsession.adapters.scripted import ScriptedExecutor
-from agentsession.host import SessionFactory
+from agentsession.host import Host, SessionFactory
 from agentsession.protocol import AgentDescriptor, ConfigurationError
 
 HERE = "tests.host.test_registry"
@@ -20,6 +21,10 @@ def announce_scripted() -> type[ScriptedExecutor]:
 
 def announce_missing() -> Any:
     raise ImportError("no module named 'acme'")
+
+
+def announce_an_executor() -> Any:
+    return ScriptedExecutor([])
 
 
 @pytest.fixture
@@ -83,3 +88,48 @@ def test_a_creator_that_makes_something_else_is_refused() -> None:
     factory.register("odd", lambda: 7)  # type: ignore[arg-type,return-value]
     with pytest.raises(ConfigurationError, match="made no executor"):
         factory.create("odd")
+
+
+@pytest.mark.parametrize(
+    ("value", "got"),
+    [
+        (f"{HERE}:announce_an_executor", "ScriptedExecutor"),
+        ("agentsession.adapters.scripted:ScriptedExecutor", "needs arguments"),
+    ],
+)
+def test_what_is_announced_in_the_place_of_a_creators_function_is_told_apart_from_what_is_missing(
+    announced: dict[str, list[str]], value: str, got: str
+) -> None:
+    announced["acme"] = [value]
+    with pytest.raises(ConfigurationError, match="does not return a creator") as caught:
+        SessionFactory().creator("acme")
+    assert got in (caught.value.got or "")
+    assert (caught.value.id, caught.value.fix) == (
+        "configuration",
+        f"announce one that says: return {value.partition(':')[2]}",
+    )
+
+
+async def _run(executor: Any) -> None:
+    await Host().run(executor, "go")
+
+
+async def _run_many(executor: Any) -> None:
+    Host().run_many(executor, ["go"])
+
+
+def test_a_key_whose_creator_needs_arguments_says_which(announced: dict[str, list[str]]) -> None:
+    announced["played"] = [f"{HERE}:announce_scripted"]
+    with pytest.raises(ConfigurationError) as caught:
+        anyio.run(_run, "played")
+    assert (caught.value.got, "register(" in (caught.value.fix or "")) == (
+        "missing a required argument: 'script'",
+        True,
+    )
+
+
+@pytest.mark.parametrize(("use", "given"), [(_run, object()), (_run_many, object()), (_run_many, "scripted")])
+def test_what_is_no_executor_is_refused_with_what_to_make_of_it(use: Any, given: object) -> None:
+    with pytest.raises(ConfigurationError, match="is no executor") as caught:
+        anyio.run(use, given)
+    assert "as executor:" in (caught.value.fix or "")

@@ -21,7 +21,7 @@ from agentsession.host._limits import HostLimits
 from agentsession.host._lineage import LOOSEST_MODE, Above, Child
 from agentsession.host._many import Job, JobResult, Jobs, side_by_side
 from agentsession.host._policy import AnnotationPolicy, Policy
-from agentsession.host._registry import SessionFactory
+from agentsession.host._registry import SessionFactory, checked_executor
 from agentsession.host._results import TurnResult
 from agentsession.host._settings import AnswerObserver, Observer, Settings, observe
 from agentsession.host._toolbox import ToolBox, ToolLike, ToolProvider, is_provider
@@ -207,6 +207,7 @@ class Host:
         settings: Settings,
         above: Above | None = None,
     ) -> AgentSession:
+        checked_executor(executor)
         full = self._declared(options, settings)
         names = {descriptor.name for descriptor in full.execution.tools or []}
         missing = [name for name in executor.descriptor.required_tools if name not in names]
@@ -434,9 +435,10 @@ class Host:
     ) -> TurnResult:
         """Open a session, or load the one with the id ``load``, run one whole turn in it, and close it.
 
-        ``executor`` is one that was entered, or what ``factory`` makes one of: a descriptor, or a key such as
-        ``scripted``; that one lives as long as the turn. A turn that waits (``on_ask="pause"``) is left waiting where
-        it can be loaded, else it ends with its session. Raises what :meth:`open` and :meth:`run_turn` raise.
+        ``executor`` is one that was entered, or what ``factory`` makes one of without arguments: a descriptor, or the
+        key of one that is announced or registered; that one lives as long as the turn. A turn that waits
+        (``on_ask="pause"``) is left waiting where it can be loaded, else it ends with its session. Raises what
+        :meth:`open` and :meth:`run_turn` raise.
         """
         if isinstance(executor, (str, AgentDescriptor)):
             async with (factory or SessionFactory()).create(executor) as made:
@@ -463,7 +465,9 @@ class Host:
 
         A job that fails is a result like any other, and stops no other. Leaving the block, or its cancellation, aborts
         the turns that run. ``jobs`` may be a generator: the next one is taken when there is room for it.
+        Raises :class:`ConfigurationError` for what is no executor.
         """
+        checked_executor(executor)
 
         async def run(index: int, job: Job) -> JobResult:
             session_id: str | None = job.load

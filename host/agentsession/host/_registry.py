@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import difflib
 import importlib.metadata
+import inspect
 from collections.abc import Callable
 from typing import Any, Final, cast
 
 from agentsession.protocol import AgentDescriptor, AgentExecutor, AgentSessionError, ConfigurationError
 
-__all__ = ["ENTRY_POINT_GROUP", "ExecutorCreator", "SessionFactory"]
+__all__ = ["ENTRY_POINT_GROUP", "ExecutorCreator", "SessionFactory", "checked_executor"]
 
 ENTRY_POINT_GROUP: Final = "agentsession.executors"
 """Where an installed distribution announces its executors: a key, and a function that returns the creator.
@@ -65,10 +66,11 @@ class SessionFactory:
             )
         (point,) = distinct.values()
         try:
-            found = point.load()()
+            announced = point.load()
+            found = announced() if _fits(announced) is None else announced
         except AgentSessionError:  # it says itself what is missing
             raise
-        except (ImportError, AttributeError, TypeError) as error:
+        except (ImportError, AttributeError) as error:
             raise ConfigurationError(
                 f"executor {key!r} cannot be loaded",
                 where=point.value,
@@ -76,17 +78,68 @@ class SessionFactory:
                 fix=_how_to_install(point, key),
                 id="extra-missing",
             ) from error
-        if not callable(found):
-            raise ConfigurationError(f"executor {key!r} is not callable", where=point.value, got=type(found).__name__)
+        if found is announced or not callable(found):
+            raise ConfigurationError(
+                f"what is announced for executor {key!r} does not return a creator",
+                where=point.value,
+                got=f"{_shown(announced)}, which needs arguments" if found is announced else type(found).__name__,
+                expected="a function without arguments that returns the executor's class, or a function that makes one",
+                fix=f"announce one that says: return {_shown(announced)}",
+            )
         return cast(ExecutorCreator, found)
 
     def create(self, executor: str | AgentDescriptor, /, *args: Any, **kwargs: Any) -> AgentExecutor:
-        """Make the executor of a key, or the one that a descriptor names; ``args`` go to its creator."""
+        """Make the executor of a key, or the one that a descriptor names; ``args`` go to its creator.
+
+        Raises :class:`ConfigurationError`, also where the creator needs other arguments.
+        """
         key = executor.executor if isinstance(executor, AgentDescriptor) else executor
-        made = self.creator(key)(*args, **kwargs)
+        creator = self.creator(key)
+        wrong = _fits(creator, *args, **kwargs)
+        if wrong is not None:
+            raise ConfigurationError(
+                f"executor {key!r} cannot be made of these arguments",
+                where=_shown(creator),
+                got=wrong,
+                fix=f"create({key!r}, ...) with what it takes, or register a key of your own: "
+                f"register('my-{key}', lambda: {_shown(creator)}(...))",
+            )
+        made = creator(*args, **kwargs)
         if not isinstance(made, AgentExecutor):
             raise ConfigurationError(f"the creator of {key!r} made no executor", got=type(made).__name__)
         return made
+
+
+def checked_executor(executor: object) -> None:
+    """Raise :class:`ConfigurationError` for what is no executor, such as the agent that one is made of."""
+    if not callable(getattr(executor, "open", None)):
+        is_key = isinstance(executor, (str, AgentDescriptor))
+        raise ConfigurationError(
+            f"{_shown(executor)} is no executor",
+            got=type(executor).__name__,
+            expected="an executor that was entered",
+            fix="async with SessionFactory().create(...) as executor:"
+            if is_key
+            else "make one of it: async with AdkExecutor(agent) as executor: does for an agent of Google ADK",
+        )
+
+
+def _fits(creator: Callable[..., object], /, *args: Any, **kwargs: Any) -> str | None:
+    """Why it cannot be called so; ``None``: it can, as far as can be seen."""
+    try:
+        signature = inspect.signature(creator)
+    except (TypeError, ValueError):  # some callables of C have none
+        return None
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        return str(error)
+    return None
+
+
+def _shown(value: object) -> str:
+    name = getattr(value, "__name__", None)
+    return name if isinstance(name, str) else type(value).__name__
 
 
 def _how_to_install(point: importlib.metadata.EntryPoint, key: str) -> str:
