@@ -363,6 +363,14 @@ async def test_a_turn_that_fails_in_a_way_that_nobody_expected_is_told() -> None
         assert talk.screen.left is None
 
 
+async def test_a_call_that_was_not_asked_about_yet_is_not_said_to_run() -> None:
+    async with talking([Calls(PENS, Call("order", {"item": "ink", "quantity": 1})), Say("Done.")]) as talk:
+        talk.type("Order")
+        await talk.screen.until_said("APPROVE 1 of 2")
+        rows = [one.plain for one in talk.conversation.live()]
+        assert rows[:2] == ["  [1] order pens 100  waits for you", "  [2] order ink 1  waits"]
+
+
 async def test_how_long_a_call_runs_is_counted_from_its_own_beginning() -> None:
     async with talking([Call("wait_long"), Say("Done.")]) as talk:
         talk.type("Wait")

@@ -43,6 +43,7 @@ from agentsession.protocol import (
     SessionConfig,
     StreamEnd,
     ToolRequest,
+    ToolUpdate,
     Unimplemented,
 )
 
@@ -163,6 +164,8 @@ class Conversation:
         self.renderer.view.width = self.screen.view.width
         if isinstance(event, ToolRequest) and not event.partial:
             self._begun.setdefault(event.request_id, self.clock())
+        if isinstance(event, ToolUpdate) and event.started:  # from here on it is the tool's time
+            self._begun[event.request_id] = self.clock()
         self.screen.show(self.renderer.feed(event))
         if isinstance(event, StreamEnd):
             for steer in (event.data or {}).get("undelivered") or ():
@@ -182,7 +185,8 @@ class Conversation:
             out.append(line(tail))
         for call in self.renderer.running[-4:]:
             since = self.clock() - self._begun.get(call.request.request_id, self.clock())
-            state = "running" + (f"  {since:.0f}s" if since >= 1.0 else "")
+            state = "running" if call.at_work else "waits"
+            state += f"  {since:.0f}s" if since >= 1.0 else ""
             state += f"  {call.progress.words}" if call.progress.words else ""
             asked = self._question.request if isinstance(self._question, ApprovalQuestion) else None
             if asked is not None and asked.request_id == call.request.request_id:

@@ -87,6 +87,14 @@ class Call:
     progress: Progress = dataclasses.field(default_factory=Progress)
     where: str | None = None
     """The file and line of the rule that decided."""
+    helped: bool = False
+    """Whether a sub-agent of the host works for it."""
+
+    @property
+    def at_work(self) -> bool:
+        """Whether it runs; else it waits for a word, or for its turn to be asked about."""
+        granted = self.request.needs == "grant" and self.decision is not None
+        return self.request.needs == "none" or self.started or self.helped or granted or bool(self.progress.words)
 
     def why(self, width: int) -> list[Line]:
         """Who decided on it, and for what reason."""
@@ -148,6 +156,8 @@ class Renderer:
             self._turn, self._said_in_turn, self.totals = event.turn_id, False, Totals()
         self.totals.feed(event)
         if inside := child_events(event):
+            if (helped := self.calls.get(getattr(event, "request_id", ""))) is not None:
+                helped.helped = True
             return [row for child in inside for row in self._child(child)]
         lines = self._lines(event)
         return indented(lines, self._nesting(event)) if lines else []
