@@ -8,6 +8,7 @@ import anyio.lowlevel
 import pytest
 from opentelemetry import trace
 from opentelemetry.trace import StatusCode
+from tests.host.subagents import agent, calls
 from tests.tracing import given, measured, parent_id, span_id, traced
 
 from agentsession.adapters.scripted import Call, Say, ScriptedExecutor
@@ -17,12 +18,14 @@ from agentsession.host import (
     Host,
     Rule,
     RulePolicy,
+    SubagentTool,
     ToolContext,
     allow_all,
     hook,
     tool,
     trace_headers,
 )
+from agentsession.protocol import ExecutionOptions
 
 pytestmark = pytest.mark.anyio
 
@@ -137,6 +140,47 @@ async def test_the_headers_for_a_call_to_elsewhere_are_those_of_the_span_that_is
         (headers,) = seen
         assert set(headers) == {"traceparent"}
         assert headers["traceparent"].startswith(f"00-{span.context.trace_id:032x}-{span_id(span):016x}-")
+
+
+TRACE, ABOVE = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+
+
+@pytest.mark.parametrize("of", ["session", "turn"])
+async def test_host_tools_hang_under_the_headers_that_a_session_or_a_turn_was_given_as_its_streams_do(of: str) -> None:
+    options = ExecutionOptions(trace_context={"traceparent": f"00-{TRACE}-{ABOVE}-01"})
+    host = Host(tools=[read_file], policy=allow_all)
+    with traced() as told:
+        async with ScriptedExecutor([[Call("read_file", {"path": "a"}), Say("done")]]) as executor:
+            async with host.session(executor, options if of == "session" else None) as session:
+                await host.run_turn(session, "go", options if of == "turn" else None)
+        spans = [*told.ours("execute_tool read_file"), *told.ours("invoke_agent scripted")]
+        assert len(spans) == 3
+        for span in spans:
+            assert span.context is not None
+            assert (f"{span.context.trace_id:032x}", parent_id(span)) == (TRACE, int(ABOVE, 16))
+    assert trace_headers() == {}
+
+
+async def test_headers_that_cannot_be_read_keep_no_turn_from_running() -> None:
+    odd = ExecutionOptions(trace_context={"traceparent": "not one", "tracestate": 7})
+    host = Host(tools=[read_file], policy=allow_all)
+    with traced() as told:
+        async with ScriptedExecutor([[Call("read_file", {"path": "a"}), Say("done")]]) as executor:
+            assert (await host.run(executor, "go", odd)).completed
+        (span,) = told.ours("execute_tool read_file")
+        assert span.parent is None
+
+
+async def test_a_sub_agents_tools_hang_under_the_call_that_it_works_for() -> None:
+    options = ExecutionOptions(trace_context={"traceparent": f"00-{TRACE}-{ABOVE}-01"})
+    async with agent("fixer", Call("read_file", {"path": "a"}), Say("Mended.")) as fixer:
+        host = Host(tools=[read_file, SubagentTool(fixer, tools=["read_file"])], policy=allow_all)
+        with traced() as told:
+            async with agent("coder", calls("fixer"), Say("Done.")) as coder:
+                await host.run(coder, "go", options)
+            (span,) = told.ours("execute_tool read_file")
+            (call,) = told.ours("execute_tool fixer")
+    assert (parent_id(span), parent_id(call)) == (span_id(call), int(ABOVE, 16))
 
 
 async def test_the_wait_for_a_person_ends_where_the_tool_starts() -> None:

@@ -24,6 +24,7 @@ from agentsession.host._policy import AnnotationPolicy, Policy
 from agentsession.host._registry import SessionFactory, checked_executor
 from agentsession.host._results import TurnResult
 from agentsession.host._settings import AnswerObserver, Observer, Settings, observe
+from agentsession.host._telemetry import under_trace
 from agentsession.host._toolbox import ToolBox, ToolLike, ToolProvider, is_provider
 from agentsession.host._turn import Turn
 from agentsession.host._waiting import WaitingRequests
@@ -377,7 +378,8 @@ class Host:
                 options = self._with_changed_tools(options, attached)
             else:
                 options = self._settings.limits.for_rest(options)
-            return await turn.run(message, options)
+            with under_trace(_trace_context(options, attached)):
+                return await turn.run(message, options)
         finally:
             del self._turns[id(session)]
             if self._settings.hooks is not None and session.state != "input_required":
@@ -481,6 +483,14 @@ class Host:
             return JobResult(index=index, job=job, session_id=session_id, result=result)
 
         return side_by_side(jobs, run, max_parallel)
+
+
+def _trace_context(options: ExecutionOptions | None, attached: Attached) -> Mapping[str, Any] | None:
+    """The turn's headers, or its session's. A sub-agent works in its caller's tool, and hangs under that."""
+    given = options.trace_context if options is not None else None
+    if given is not None or attached.above is not None or attached.execution is None:
+        return given
+    return attached.execution.trace_context
 
 
 def _host_hooks(hooks: LifecycleInterceptor | Sequence[LifecycleInterceptor] | None) -> HostHooks | None:

@@ -27,7 +27,7 @@ from agentsession.protocol.telemetry import (
     tells_content,
 )
 
-__all__ = ["ToolSpan", "measure_hook", "measure_policy", "tool_span", "trace_headers"]
+__all__ = ["ToolSpan", "measure_hook", "measure_policy", "tool_span", "trace_headers", "under_trace"]
 
 logger = logging.getLogger("agentsession.host")
 
@@ -144,6 +144,32 @@ def trace_headers() -> dict[str, str]:
         logger.debug("the trace context could not be told", exc_info=True)
         return {}
     return headers
+
+
+@contextmanager
+def under_trace(carrier: Mapping[str, Any] | None) -> Iterator[None]:
+    """What runs inside hangs under the span that the W3C headers of ``carrier`` name, as the session's streams do.
+
+    Headers that cannot be read are passed over.
+    """
+    if not carrier or _trace() is None:
+        yield
+        return
+    from opentelemetry import context as contexts
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    headers = {name.lower(): value for name, value in carrier.items() if isinstance(value, str)}
+    try:
+        found = TraceContextTextMapPropagator().extract(headers, context=contexts.get_current())
+    except Exception:  # logged; what a caller sends must not keep a turn from running
+        logger.debug("the trace context could not be read", exc_info=True)
+        yield
+        return
+    token = contexts.attach(found)
+    try:
+        yield
+    finally:
+        contexts.detach(token)
 
 
 def _told(outcome: ToolOutcome) -> dict[str, Any]:
