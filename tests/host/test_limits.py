@@ -7,20 +7,26 @@ from typing import Any
 
 import anyio
 import pytest
+import trio.testing
 
 from agentsession.adapters.scripted import Ask, Call, Count, Delay, Say, ScriptedExecutor, Step
-from agentsession.host import Host, allow_all, tool
+from agentsession.host import CallbackChannel, Host, ToolContext, allow_all, ask_all, tool
 from agentsession.host._limits import HostLimits
+from agentsession.host._results import Stopwatch, TimeBetweenStreams
 from agentsession.protocol import (
     AgentSession,
     ConfigurationError,
     Constraints,
+    ElicitationAnswer,
+    ElicitationRequest,
     Event,
     ExecutionOptions,
     Grace,
     OpenOptions,
     Price,
     StreamEnd,
+    ToolRequest,
+    ToolResponse,
     accept,
 )
 
@@ -56,6 +62,66 @@ async def test_active_time_and_a_deadline_of_the_host_end_a_turn_that_hangs() ->
     hangs: list[list[Step]] = [[Delay(until=anyio.sleep_forever)]]
     assert (await end_of(Host(limits=Constraints(max_time_seconds=0.02)), hangs))[0] == "max_time"
     assert (await end_of(Host(deadline_s=0.02), hangs))[0] == "deadline"
+
+
+@pytest.mark.rule("CTL-08", "HITL-11")
+@pytest.mark.parametrize(("works_s", "reason"), [(19, "completed"), (21, "max_time")])
+def test_the_time_of_the_hosts_tools_is_the_turns_and_that_of_people_is_not(works_s: float, reason: str) -> None:
+    @tool
+    async def dig(n: int, context: ToolContext) -> None:
+        """Dig."""
+        await anyio.sleep(works_s)
+        await context.ask("Go on?")
+
+    async def approve(request: ToolRequest, decision: Any, position: Any) -> bool:
+        await anyio.sleep(3600)
+        return True
+
+    async def ask(request: ElicitationRequest, position: Any) -> ElicitationAnswer:
+        await anyio.sleep(3600)
+        return accept(request.request_id)
+
+    async def go() -> tuple[str, list[float | None]]:
+        clock = int(anyio.current_time() * 1000)
+        script: list[list[Step]] = [[*(Call("dig", {"n": n}) for n in range(3)), Say("done")]]
+        channel = CallbackChannel(approve, ask)
+        host = Host(tools=[dig], policy=ask_all, channel=channel, limits=Constraints(max_time_seconds=60))
+        async with ScriptedExecutor(script, now=lambda: int(anyio.current_time() * 1000) - clock) as executor:
+            async with host.session(executor) as session:
+                end = (await host.run_turn(session, "go")).end
+                told = [event async for event in session.events() if isinstance(event, ToolResponse)]
+        return end.reason, [each.spent.seconds if each.spent else None for each in told]
+
+    clock = trio.testing.MockClock(autojump_threshold=0)
+    ended = anyio.run(go, backend="trio", backend_options={"clock": clock})
+    assert ended == (reason, [works_s] * 3)
+
+
+def test_time_of_tools_while_a_stream_is_open_is_left_out_and_what_was_not_told_is_kept() -> None:
+    async def go() -> list[float]:
+        watch = Stopwatch()
+        between = TimeBetweenStreams(watch)
+        with watch.running():
+            await anyio.sleep(5)
+            with between.stream():
+                await anyio.sleep(70)
+                found = [between.take()]
+            await anyio.sleep(3)
+        found += [between.take(), between.take()]
+        between.put_back(found[1])
+        return [*found, between.take()]
+
+    clock = trio.testing.MockClock(autojump_threshold=0)
+    assert anyio.run(go, backend="trio", backend_options={"clock": clock}) == [5, 3, 0, 3]
+
+
+async def test_a_tool_without_a_limit_of_time_tells_no_seconds() -> None:
+    script: list[list[Step]] = [[Call("look", {}), Say("done")]]
+    host = Host(tools=[look], policy=allow_all)
+    async with ScriptedExecutor(script) as executor, host.session(executor) as session:
+        await host.run_turn(session, "go")
+        (told,) = [event async for event in session.events() if isinstance(event, ToolResponse)]
+    assert told.spent is None
 
 
 async def test_prices_of_the_host_keep_its_budget() -> None:

@@ -24,7 +24,7 @@ from agentsession.protocol import (
     redact_marked,
 )
 
-__all__ = ["Answered", "Stopwatch", "TurnResult", "UsageTotals", "without_secrets"]
+__all__ = ["Answered", "Stopwatch", "TimeBetweenStreams", "TurnResult", "UsageTotals", "without_secrets"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -138,6 +138,42 @@ class Stopwatch:
     def total_s(self) -> float:
         """Seconds so far."""
         return self._total + (anyio.current_time() - self._since if self._running else 0.0)
+
+
+class TimeBetweenStreams:
+    """Of what a stopwatch measures, the part in which no stream was open: the session has not seen it."""
+
+    def __init__(self, watch: Stopwatch) -> None:
+        self._watch = watch
+        self._is_open = False
+        self._since_s = 0.0
+        self._untold_s = 0.0
+
+    @contextlib.contextmanager
+    def stream(self) -> Generator[None]:
+        """Leave out the time inside."""
+        self._read()
+        self._is_open = True
+        try:
+            yield
+        finally:
+            self._is_open, self._since_s = False, self._watch.total_s
+
+    def take(self) -> float:
+        """Seconds since the last :meth:`take`."""
+        self._read()
+        taken, self._untold_s = self._untold_s, 0.0
+        return taken
+
+    def put_back(self, seconds: float) -> None:
+        """They could not be told."""
+        self._untold_s += seconds
+
+    def _read(self) -> None:
+        if not self._is_open:
+            now = self._watch.total_s
+            self._untold_s += now - self._since_s
+            self._since_s = now
 
 
 def _plus(total: int | None, more: int | None) -> int | None:

@@ -25,7 +25,7 @@ from agentsession.host._cancellation import failures, raise_if_cancelled
 from agentsession.host._lineage import Caller
 from agentsession.host._outcome import ToolOutcome
 from agentsession.host._requests import EndTurn, Pipeline
-from agentsession.host._results import Answered, without_secrets
+from agentsession.host._results import Answered, TimeBetweenStreams, without_secrets
 from agentsession.host._settings import Settings
 from agentsession.host._turn_facts import TurnFacts
 from agentsession.protocol import (
@@ -37,6 +37,7 @@ from agentsession.protocol import (
     ElicitationRequest,
     Event,
     Receipt,
+    Spent,
     ToolDenial,
     ToolGrant,
     ToolProgress,
@@ -98,6 +99,8 @@ class Serving:
             caller,
             attached.above,
         )
+        self.between = TimeBetweenStreams(self.pipeline.runs.time)
+        """That of the tools; it is told with their results, so that it counts as the turn's."""
         self._tasks: anyio.abc.TaskGroup
         self._taken: set[str] = set()
         self._served: dict[str, _Served] = {}
@@ -308,11 +311,16 @@ class Serving:
     # --- sending ------------------------------------------------------------------------------------------------
 
     async def _send(self, answer: Answer) -> Receipt:
+        seconds = self.between.take() if isinstance(answer, ToolResult) and self._facts.is_timed else 0.0
+        if seconds > 0 and isinstance(answer, ToolResult):
+            spent = (answer.spent or Spent()).model_copy(update={"seconds": round(seconds, 3)})
+            answer = answer.model_copy(update={"spent": spent})
         # Of a secret nothing stays: neither in the result, nor with an observer.
         shown = without_secrets(answer, self._session)
         (receipt,) = await self._session.respond(answer)
         self.answers.append(Answered(shown, receipt))
         if not receipt.ok:
+            self.between.put_back(seconds)
             # Stale is what a race with another client or an abort looks like; the others are somebody's mistake.
             level = logging.INFO if receipt.status == "stale" else logging.WARNING
             logger.log(level, "answer to %s: %s %s", answer.request_id, receipt.status, receipt.reason or "")

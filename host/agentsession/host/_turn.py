@@ -198,6 +198,10 @@ class Turn:
         return end
 
     async def _stream(self, message: str | MessageInput | None, options: ExecutionOptions | None) -> StreamEnd:
+        with self._serving.between.stream():
+            return await self._read(message, options)
+
+    async def _read(self, message: str | MessageInput | None, options: ExecutionOptions | None) -> StreamEnd:
         async with self._session.stream(message, options) as stream:
             self._has_stream = True
             self._facts.turn_id = stream.turn_id

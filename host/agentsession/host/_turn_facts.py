@@ -89,6 +89,11 @@ class TurnFacts:
         self._limits = tightest(self._session.descriptor.constraints, limits)
         self._deadline = next((item.deadline for item in given if item.deadline is not None), None)
 
+    @property
+    def is_timed(self) -> bool:
+        """Whether it may be at work for so long and no longer."""
+        return self._limits.max_time_seconds is not None
+
     def add_usage(self, event: Usage) -> None:
         """Count one model call of this turn's agent or of a sub-agent's, here and in the turns above."""
         self.usage.add(event)

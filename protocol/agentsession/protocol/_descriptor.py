@@ -111,7 +111,7 @@ class Constraints(Model):
     max_llm_calls: Int | None = optional(ge=1)
     """Model calls per turn, with retries and children."""
     max_time_seconds: Float | None = optional(gt=0)
-    """Active seconds per turn; waiting for a person does not count."""
+    """Active seconds per turn, of the agent and of the host's tools; waiting for a person does not count."""
     max_budget_usd: Float | None = optional(gt=0)
 
 

@@ -103,6 +103,9 @@ class Spent(Model):
     model_calls: Int = Field(default=0, ge=0)
     cost: Float | None = optional(ge=0)
     """US dollars; absent with model calls: nobody knows."""
+    seconds: Float | None = optional(ge=0)
+    """That the host's tools worked since the last answer while no stream of the turn was open, without what people
+    took: time at work that the session did not see."""
 
 
 class Initialize(Event):

@@ -18,6 +18,7 @@ from agentsession.protocol import (
     Constraints,
     ElicitationRequest,
     Error,
+    Event,
     ExecutionOptions,
     InvalidInput,
     MemoryRecordStore,
@@ -143,6 +144,45 @@ async def test_active_seconds_go_on_counting_in_another_process() -> None:
         session = await executor.load("s", OpenOptions(execution=at_most(0.1)))
         with anyio.fail_after(5):
             events = await read(session.stream(result("r", 1)))
+        assert end_of(events).reason == "max_time"
+
+
+@pytest.mark.rule("CTL-08")
+@pytest.mark.parametrize(("worked_s", "reason"), [(30, "completed"), (61, "max_time")])
+async def test_what_the_hosts_tools_worked_between_the_streams_counts(
+    worked_s: float, reason: str, reenter: bool
+) -> None:
+    clock = Clock()
+    script: list[list[Step]] = [[Call("look", {}), Call("look", {}), Say("done")]]
+    async with session_of(ScriptedExecutor(script, reenter=reenter, now=clock)) as session:
+        events = await read(session.stream("go", at_most(60)))
+        for seconds in (0.0, worked_s):
+            (waiting,) = session.pending
+            clock.ms += 3_600_000  # what people took beside it
+            answer = ToolResult(request_id=waiting.request_id, data=1, spent=Spent(seconds=seconds))
+            events = await read(session.stream(answer))
+        assert end_of(events).reason == reason
+
+
+@pytest.mark.rule("CTL-08", "PER-01")
+@pytest.mark.parametrize("answered", ["before", "after"])
+async def test_what_the_hosts_tools_worked_counts_in_another_process(answered: str) -> None:
+    clock, store = Clock(), MemoryRecordStore()
+    script: list[list[Step]] = [[Call("look", {}), Call("dig", {}), Say("done")]]
+    spent = Spent(seconds=31)
+    async with ScriptedExecutor(script, reenter=True, store=store, now=clock) as executor:
+        session = await executor.open(OpenOptions(session_id="s", execution=at_most(60)))
+        await say(session)
+        if answered == "before":
+            first = ToolResult(request_id=session.pending[0].request_id, data=1, spent=spent)
+            await read(session.stream(first))
+    async with ScriptedExecutor(script, reenter=True, store=store, now=clock) as executor:
+        session = await executor.load("s", OpenOptions(execution=at_most(60)))
+        events: list[Event] = []
+        while session.state == "input_required":
+            answer = ToolResult(request_id=session.pending[0].request_id, data=1, spent=spent)
+            with anyio.fail_after(5):
+                events = await read(session.stream(answer))
         assert end_of(events).reason == "max_time"
 
 

@@ -7,6 +7,7 @@ beside it.
 A *deadline* is a moment: it comes whether the turn runs or waits. *Active seconds* are those in which a stream of the
 turn is open: at a pause the count stops, so that nobody is cut off by a person who thinks. The count goes on in the
 turn's next stream, also in that of another process, which finds in the record how long the earlier ones were open.
+What the host's tools worked meanwhile is told with their results (``spent.seconds``), and counts like a stream.
 """
 
 from __future__ import annotations
@@ -224,9 +225,12 @@ class Limits:
         return now() / 1000 if now is not None else time.monotonic()
 
     def _recorded_s(self, turn_id: str) -> float:
-        """How long the turn's earlier streams were open, by the record: those of another process, or none."""
+        """How long the turn was at work before, by the record: in the streams of another process, or in none."""
         spans: dict[str, tuple[datetime, datetime]] = {}
+        between = 0.0
         for event in reversed(self._recorder.log.events):
+            if isinstance(event, ToolResponse) and event.turn_id == turn_id and event.spent is not None:
+                between += event.spent.seconds or 0.0
             if event.stream_id is None or event.stream_id == self._machine.stream_id:
                 continue
             if event.turn_id != turn_id:
@@ -236,7 +240,7 @@ class Limits:
             except ValueError:
                 continue  # a foreign record with another form of time
             spans[event.stream_id] = (moment, spans.get(event.stream_id, (moment, moment))[1])
-        return sum((last - first).total_seconds() for first, last in spans.values())
+        return between + sum((last - first).total_seconds() for first, last in spans.values())
 
     # -- the budget ---------------------------------------------------------------------------------------------------
 
@@ -273,6 +277,8 @@ class Limits:
 
         The response may be recorded while no stream is open.
         """
+        if event.turn_id == self._turn_id:  # else it is found in the record when the turn goes on
+            self._used_s += spent.seconds or 0.0
         if event.turn_id != self._others_turn:
             self._others_turn, self._others_calls, self._others_cost = event.turn_id, 0, 0.0
         self._others_calls += spent.model_calls
