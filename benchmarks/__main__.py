@@ -10,7 +10,17 @@ from typing import Final
 
 from benchmarks._rows import table
 
-_NAMES: Final = ("base", "adk", "adk_history", "adk_mapping", "adk_growth", "policy", "record_growth", "host_many")
+_NAMES: Final = (
+    "base",
+    "adk",
+    "adk_history",
+    "adk_mapping",
+    "adk_growth",
+    "policy",
+    "hooks",
+    "record_growth",
+    "host_many",
+)
 
 
 def _run(name: str) -> None:

@@ -20,7 +20,7 @@ from agentsession.host.policy import PolicyEngine, builtin_rules, parse_policy
 from agentsession.protocol import ToolAnnotations
 from benchmarks._rows import Row, best_of
 
-__all__ = ["rows"]
+__all__ = ["rows", "spread_rules"]
 
 _RULES: Final = 500
 _CALLS: Final = 2_000
@@ -28,7 +28,7 @@ _TURN_CALLS: Final = 300
 _GOAL_MS: Final = 0.2
 
 
-def _spread() -> str:
+def spread_rules() -> str:
     """Rules as a large site has them: most for a few tools, a fifth for all."""
     out = ["version = 1"]
     decisions = itertools.cycle(("allow", "deny", "ask_user"))
@@ -92,7 +92,7 @@ async def _turn(policy: Policy) -> None:
 
 def rows() -> Iterator[Row]:
     """The measurements."""
-    engine = PolicyEngine([*builtin_rules(), *parse_policy(_spread())])
+    engine = PolicyEngine([*builtin_rules(), *parse_policy(spread_rules())])
     yield Row("500 rules, 40 tools", _ms(engine, *map(_request, range(40))), "ms/call", _GOAL_MS)
     shell = _request(2, command="cd src && git status --short | head -5")
     yield Row("500 rules, a command line of three", _ms(engine, shell), "ms/call", _GOAL_MS)

@@ -20,6 +20,7 @@ from agentsession.host import (
 )
 from agentsession.host.hooks import ask_user, hook
 from agentsession.protocol import (
+    Custom,
     Event,
     HookOutcome,
     HookPayload,
@@ -170,6 +171,25 @@ async def test_a_result_is_shown_to_the_hooks_once_before_record_and_agent_have_
     assert seen == [("write", {"path": "a"}, {"token": "sk-1"}, False)]
     assert only(events, ToolResponse)[0].data == {"token": "[removed]"}
     assert "sk-1" not in "".join(event.to_wire_json() for event in events)
+
+
+async def test_the_record_says_which_hook_changed_a_result_and_what_of_it_but_not_how() -> None:
+    @hook("after_tool", id="redact")
+    def redact(payload: ToolResultHook) -> HookOutcome:
+        return HookOutcome(modifications={"data": "sk-2"}, reason="a key")
+
+    events = await run(Host(tools=[Tools("sk-1").write], policy=allow_all, hooks=[redact]))
+    (told,) = [event for event in only(events, Custom) if event.kind == "hook"]
+    (response,) = only(events, ToolResponse)
+    assert told.data == {
+        "point": "after_tool",
+        "action": "modify",
+        "changed": ["data"],
+        "by": "redact",
+        "reason": "a key",
+        "requestId": response.request_id,
+    }
+    assert response.data == "sk-2"
 
 
 async def test_other_data_takes_the_place_of_parts_and_of_what_is_for_screens() -> None:

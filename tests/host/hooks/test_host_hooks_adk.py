@@ -99,6 +99,24 @@ async def test_a_result_that_a_hook_changes_is_so_in_the_record_and_for_the_mode
     assert "written" not in shown
 
 
+async def test_a_result_of_the_host_that_a_hook_changed_is_told_of_in_the_record_and_changed_once() -> None:
+    @hook("after_tool", id="wrap", match="look")
+    def wrap(payload: ToolResultHook) -> HookOutcome:
+        return modify(data={"result": {"text": payload.data}})
+
+    agent = Agent(*BOTH)
+    events = await agent.run(Host(tools=[agent.look], policy=allow_all, hooks=[wrap]))
+    told = [event.data for event in events if event.type == "custom" and event.kind == "hook"]
+    assert [(data["point"], data["by"], data["changed"]) for data in told] == [("after_tool", "wrap", ["data"])]
+    shown = [
+        part.function_response.response
+        for content in agent.model.requests[-1].contents
+        for part in content.parts or []
+        if part.function_response is not None and part.function_response.name == "look"
+    ]
+    assert shown == [{"result": {"text": "text of b"}}]
+
+
 async def test_a_failure_of_a_hook_at_a_result_of_the_host_is_in_the_record() -> None:
     @hook("after_tool", id="audit", match="look")
     def broken(payload: ToolResultHook) -> HookOutcome:

@@ -11,6 +11,7 @@ block: a change after the approval would run what nobody has approved.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, Final
 
 from google.adk.tools.base_tool import BaseTool
@@ -186,7 +187,11 @@ class HookedCalls:
             data=data["result"] if isinstance(data, dict) and set(data) == {"result"} else data,
             is_error=is_failure(result),
         )
-        return self._instead(await self._hooks.ask("after_tool", payload, requestId=request_id))
+        hooked = await self._hooks.ask("after_tool", payload, requestId=request_id)
+        change = hooked.change
+        if not hooked.blocked and isinstance(change, ToolResultChange) and _same(change.data, payload.data):
+            return None  # a host that has changed its own result says so for the record
+        return self._instead(hooked)
 
     async def error(
         self, tool: BaseTool, args: Any, context: ToolContext, error: BaseException, request_id: str | None
@@ -240,3 +245,8 @@ def _put(args: dict[str, Any], other: dict[str, Any]) -> None:
 def _object(args: Any) -> dict[str, Any]:
     shown = lossy_json(args)[0]
     return shown if isinstance(shown, dict) else {}
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Python takes 1 and True for equal; JSON does not."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)

@@ -122,7 +122,7 @@ class RunHooked:
             failure = f"{whose} at before_tool gave arguments that do not fit {request.name}"
             hooked, changed = Hooks.failed("before_tool", failure, hooked.by), None
         self._tell("before_tool", hooked, payload, requestId=request.request_id)
-        await ctx.ready()
+        await self._ready()
         if not hooked.blocked:
             if changed is not None:
                 meta = {**(request.meta or {}), _MARK: {"by": hooked.who, "changed": ["args"]}}
@@ -156,7 +156,7 @@ class RunHooked:
             is_error=response.is_error,
             **given,
         )
-        await self._ctx.ready()
+        await self._ready()
         instead = _instead(hooked, response.is_error)
         if hooked.blocked:
             instead["status"] = "failed"
@@ -175,7 +175,8 @@ class RunHooked:
                 given = {"data": answer.data} if "data" in answer.model_fields_set else {}
                 args = answer.args if answer.args is not None else request.args
                 hooked = await self._after_of(request, args, content=answer.content, is_error=answer.is_error, **given)
-                out[request_id] = answer.model_copy(update=_instead(hooked, answer.is_error))
+                if instead := _instead(hooked, answer.is_error):
+                    out[request_id] = answer.model_copy(update=instead)
             elif isinstance(answer, ToolDenial):
                 told = answer.reason or (answer.decision.reason if answer.decision is not None else None)
                 hooked = await self._after_of(
@@ -202,7 +203,7 @@ class RunHooked:
         change = hooked.change
         if isinstance(change, ToolArgsChange) and args_digest(change.args) != args_digest(answer.args):
             hooked = Hooks.failed("before_tool", "a hook changed arguments that were approved already")
-        await ctx.ready()
+        await self._ready()
         self._tell("before_tool", hooked, payload, requestId=request.request_id)
         if not hooked.blocked:
             return answer
@@ -247,9 +248,13 @@ class RunHooked:
     async def _ask(self, point: str, payload: HookPayload, **data: Any) -> Hooked:
         """Fire a point and record what came of it."""
         hooked = await self._fire(point, payload)
-        await self._ctx.ready()
+        await self._ready()
         self._tell(point, hooked, payload, **data)
         return hooked
+
+    async def _ready(self) -> None:
+        if not self._ctx.is_ready():  # a turn of the loop for each call would cost more than the hooks
+            await self._ctx.ready()
 
     async def _fire(self, point: str, payload: HookPayload) -> Hooked:
         return await self._hooks.fire(point, payload)

@@ -9,18 +9,19 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import anyio
 import anyio.to_thread
 
-from agentsession.host.hooks._chain import ASK
-from agentsession.host.hooks._entries import DEFAULT_ORDER, HookFailed, Match, OnError
+from agentsession.host.hooks._entries import ASK, DEFAULT_ORDER, HookFailed, Match, OnError
 from agentsession.protocol import HOOK_POINTS, ConfigurationError, HookOutcome, HookPayload
 
 __all__ = ["FunctionHook", "ask_user", "hook"]
 
 P = TypeVar("P", bound=HookPayload)
+
+_ID: Final = "hooks-invalid"
 
 Answer = HookOutcome | Awaitable[HookOutcome | None] | None
 
@@ -48,6 +49,7 @@ class FunctionHook(Generic[P]):
         on_error: OnError | None,
         observes: bool,
         timeout_s: float | None,
+        inline: bool = False,
     ) -> None:
         self.function = function
         self.points = frozenset(points)
@@ -59,29 +61,46 @@ class FunctionHook(Generic[P]):
         self.on_error = on_error
         self.observes = observes
         self.timeout_s = timeout_s
+        self.inline = inline
         self._is_async = _is_async(function)
+        if inline and (self._is_async or timeout_s is not None):
+            why = "an async function runs on the loop anyway" if self._is_async else "it cannot be given up in time"
+            fix = "leave inline out"
+            raise ConfigurationError(f"the hook {self.id!r} is inline, and {why}", where="@hook", fix=fix, id=_ID)
         functools.update_wrapper(self, function)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is called in a thread and nothing ends it early, so that it may share the thread with others."""
+        return not self._is_async and not self.inline and self.timeout_s is None
 
     def __call__(self, payload: P) -> Answer:
         """The function itself."""
         return self.function(payload)
 
     async def fire(self, hook_point: str, payload: HookPayload, /) -> HookOutcome | None:
-        """Call it: a plain function in a thread, so that one that blocks does not hold the loop.
+        """Call it: a plain function in a thread, so that one that blocks does not hold the loop, unless it is inline.
 
         Raises :class:`HookFailed` when it takes longer than ``timeout_s``; a thread that is given up runs on.
         """
-        answer: Any = None
-        function: Callable[[Any], Any] = self.function  # its points say which payload it gets
+        if self.timeout_s is None:
+            return await self._answer(payload)
+        answer: HookOutcome | None = None
         with anyio.move_on_after(self.timeout_s) as scope:
-            if self._is_async:
-                answer = await function(payload)
-            else:
-                answer = await anyio.to_thread.run_sync(function, payload, abandon_on_cancel=True)
-                if inspect.isawaitable(answer):
-                    answer = await answer
+            answer = await self._answer(payload)
         if scope.cancelled_caught:
             raise HookFailed(f"took longer than {self.timeout_s:g} s")
+        return answer
+
+    async def _answer(self, payload: HookPayload) -> HookOutcome | None:
+        function: Callable[[Any], Any] = self.function  # its points say which payload it gets
+        answer: Any
+        if self._is_async or self.inline:
+            answer = function(payload)
+        else:
+            answer = await anyio.to_thread.run_sync(function, payload, abandon_on_cancel=True)
+        if inspect.isawaitable(answer):
+            answer = await answer
         return answer  # type: ignore[no-any-return]  # the chain checks what it is
 
 
@@ -94,6 +113,7 @@ def hook(
     on_error: OnError | None = None,
     observes: bool = False,
     timeout_s: float | None = None,
+    inline: bool = False,
 ) -> Callable[[Callable[[P], Answer]], FunctionHook[P]]:
     """Make a function of a payload a hook at these points (``agentsession.protocol.HOOK_POINTS``).
 
@@ -103,8 +123,11 @@ def hook(
         def no_sudo(call: ToolCallHook) -> HookOutcome | None:
             return block("no sudo here") if "sudo" in str(call.args) else None
 
-    Async functions run on the loop, plain ones in a thread. See :class:`HookChain` for the options. Taking longer than
-    ``timeout_s`` counts as a failure. Raises :class:`ConfigurationError` (``hooks-invalid``) for an unknown point.
+    Async functions run on the loop, plain ones in a thread. Those that are asked one after the other share one, unless
+    they have a ``timeout_s``; taking longer than that counts as a failure. ``inline``: a plain function that only
+    computes, and quickly, runs on the loop; that costs a tenth, and nothing else goes on meanwhile. See
+    :class:`HookChain` for the other options. Raises :class:`ConfigurationError` (``hooks-invalid``) for an unknown
+    point, and for ``inline`` with an async function or a time limit.
     """
     unknown = [point for point in points if not isinstance(point, str) or point not in HOOK_POINTS]
     if unknown or not points:
@@ -113,7 +136,7 @@ def hook(
             where="@hook",
             expected=", ".join(HOOK_POINTS),
             fix='@hook("before_tool")',
-            id="hooks-invalid",
+            id=_ID,
         )
 
     def make(function: Callable[[P], Answer]) -> FunctionHook[P]:
@@ -127,6 +150,7 @@ def hook(
             on_error=on_error,
             observes=observes,
             timeout_s=timeout_s,
+            inline=inline,
         )
 
     return make

@@ -24,10 +24,13 @@ from agentsession.protocol import (
     ToolResultHook,
 )
 
-__all__ = ["ON_ERROR", "TIERS", "Entry", "HookFailed", "Match", "OnError", "entries_of", "subject_of"]
+__all__ = ["ASK", "ON_ERROR", "TIERS", "Entry", "HookFailed", "Match", "OnError", "entries_of", "subject_of"]
 
 TIERS: Final = ("builtin", "plugin", "workspace", "user", "admin")
 """Whose hook it is. Later ones see what earlier ones changed, and have the last word."""
+
+ASK: Final = "ask"
+"""At ``before_tool``: a person shall be asked, whatever the policy allows. A word of hosts, not of executors."""
 
 ON_ERROR: Final = ("block", "proceed")
 

@@ -57,8 +57,8 @@ class HostHooks:
         self.chain = chain
         self.points = chain.points
         self._before: dict[Key, _Word] = {}
-        self._after: dict[Key, str | None] = {}
-        """By call whose result the host has shown to the hooks: what of them failed, for the record."""
+        self._after: dict[Key, HookOutcome | None] = {}
+        """By call whose result the host has shown to the hooks: what came of it, for the record."""
 
     # --- for executors -----------------------------------------------------------------------------------------------
 
@@ -67,8 +67,8 @@ class HostHooks:
         if isinstance(payload, ToolResultHook) and payload.request_id is not None:
             key = (payload.session_id, payload.request_id)
             if key in self._after:  # the host has run this tool, and fired the point
-                failure, self._after[key] = self._after[key], None
-                return HookOutcome(failure=failure) if failure is not None else None
+                said, self._after[key] = self._after[key], None
+                return _told(said, payload) if said is not None else None
         outcome = await self.chain.fire(hook_point, payload)
         if isinstance(payload, ToolCallHook):
             return self._keep(payload, outcome)
@@ -156,7 +156,7 @@ class HostHooks:
         said = await self.chain.fire("after_tool", payload)
         if said is None:
             return outcome
-        self._after[key] = said.failure
+        self._after[key] = said
         if said.action == "block":
             return ToolOutcome.failure("hook_blocked", said.message or _BLOCKED, by=_who(said))
         change = read_change("after_tool", said)
@@ -174,6 +174,16 @@ class HostHooks:
 
 def _who(outcome: HookOutcome) -> str:
     return f"hook:{outcome.by}" if outcome.by else "hook"
+
+
+def _told(said: HookOutcome, payload: ToolResultHook) -> HookOutcome:
+    """What came of a result that the host has changed already: for the record that it was, and nothing changes again.
+
+    A block needs no word: the result itself is the error, and names the hook.
+    """
+    if said.action != "block" and said.modifications and "data" in payload.model_fields_set:
+        return said.model_copy(update={"modifications": {"data": payload.data}})
+    return HookOutcome(failure=said.failure)
 
 
 class ChildHooks(HostHooks):
