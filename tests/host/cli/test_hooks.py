@@ -60,12 +60,6 @@ def test_a_file_that_cannot_be_used_starts_nothing(command: Command, tmp_path: P
     assert "error[hooks-invalid]: unknown key 'mach'" in done.stderr
 
 
-def test_a_program_as_host_has_its_own_hooks(command: Command, hooks: str) -> None:
-    done = command("run", "scripted_agents:worker", "--json", "--hooks", hooks)
-    assert done.returncode == 2
-    assert "--hooks needs --prompt" in json.loads(done.stdout)["what"]
-
-
 def test_hooks_of_a_workspace_are_asked_only_once_they_were_agreed_to(command: Command, workspace: Path) -> None:
     before = command(*RUN, cwd=workspace)
     assert "DENIED" not in before.stderr

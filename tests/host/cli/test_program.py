@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Self
 
 import pytest
@@ -86,6 +87,35 @@ def test_a_grant_goes_in_a_receipt_comes_out_and_the_tool_runs_once() -> None:
         assert program.until(is_type("stream_end"))["reason"] == "completed"
         assert program.end() == 0
         SessionMachine.fold(parse_event(line) for line in program.seen if "type" in line)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the programs are lines of shell")
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("echo not that file >&2; exit 2", "not that file"),
+        (
+            """echo '{"action": "ask", "reason": "odd"}'""",
+            "a hook wants a person asked, who is not here: odd",  # the program hears of no question
+        ),
+    ],
+)
+def test_hooks_of_the_command_line_are_asked_and_one_that_asks_has_blocked(tmp_path: Path, line: str, why: str) -> None:
+    hooks = tmp_path / "hooks.toml"
+    hooks.write_text(f'[[hook]]\nid = "guard"\npoint = "before_tool"\ncommand = ["sh", "-c", {json.dumps(line)}]\n')
+    with Driver("denier", "--hooks", str(hooks)) as program:
+        program.send(call="stream", input="Edit")
+        decision = program.until(is_type("tool_decision"))
+        assert (decision["decision"], decision["by"], decision["reason"]) == ("denied", "hook:guard", why)
+        assert program.until(is_type("stream_end"))["reason"] == "completed"
+        assert program.end() == 0
+
+
+@pytest.mark.parametrize("option", ["--policy", "--allow", "--deny"])
+def test_what_would_decide_in_the_programs_place_is_refused(command: Command, option: str) -> None:
+    done = command("run", "scripted_agents:worker", "--json", option, "x")
+    assert done.returncode == 2
+    assert f"{option} needs --prompt" in json.loads(done.stdout)["what"]
 
 
 def test_respond_and_an_empty_stream_continue_too() -> None:

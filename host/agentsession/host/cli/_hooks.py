@@ -23,6 +23,7 @@ from agentsession.host.cli._out import CommandError, Out
 from agentsession.host.cli._shapes import as_object
 from agentsession.host.cli._text import escape, wrap
 from agentsession.host.hooks import (
+    ASK,
     WORKSPACE_FILE,
     CommandHook,
     HookChain,
@@ -31,9 +32,16 @@ from agentsession.host.hooks import (
     workspace_hooks,
 )
 from agentsession.host.hooks._entries import Entry
-from agentsession.protocol import HOOK_POINTS, HookOutcome, HookPayload, SchemaError, parse_json
+from agentsession.protocol import (
+    HOOK_POINTS,
+    HookOutcome,
+    HookPayload,
+    LifecycleInterceptor,
+    SchemaError,
+    parse_json,
+)
 
-__all__ = ["attempt", "check", "find_hooks", "trust", "untrust"]
+__all__ = ["attempt", "check", "find_hooks", "hooks_that_ask_block", "trust", "untrust"]
 
 _MADE_UP: Final = {
     "session_id": "s-try",
@@ -63,6 +71,24 @@ def find_hooks(files: Sequence[str]) -> list[CommandHook]:
             escape(f"hooks: {found.refused}; to agree: agentsession hooks trust").replace("\n", " ") + "\n"
         )
     return [*found.hooks, *(hook for file in files for hook in load_hooks(file))]
+
+
+def hooks_that_ask_block(hooks: Sequence[LifecycleInterceptor]) -> list[LifecycleInterceptor]:
+    """The hooks for a session whose person another program has: it hears of no question, so a hook that asks blocks."""
+    return [_AskBlocks(HookChain(hooks))] if hooks else []
+
+
+class _AskBlocks:
+    def __init__(self, chain: HookChain) -> None:
+        self._chain = chain
+        self.points = chain.points
+
+    async def fire(self, hook_point: str, payload: HookPayload, /) -> HookOutcome | None:
+        outcome = await self._chain.fire(hook_point, payload)
+        if outcome is None or outcome.action != ASK:
+            return outcome
+        why = f"a hook wants a person asked, who is not here{': ' + outcome.reason if outcome.reason else ''}"
+        return HookOutcome(action="block", message=why, reason=why, by=outcome.by, failure=outcome.failure)
 
 
 def check(out: Out, file: str) -> None:

@@ -1,7 +1,8 @@
 """``run --json`` without a prompt: another program is the host, over NDJSON on stdin and stdout.
 
 It calls the session itself (stream, respond, steer, update, abort, close), one JSON object a line, and reads events,
-receipts and error objects. It owns the tools, the policy and the person: nothing is answered here.
+receipts and error objects. It owns the tools, the policy and the person: nothing is answered here. Hooks of the command
+line and of the workspace are asked all the same, as they are the executor's to ask.
 May import: ``agentsession.protocol`` and the modules beside it.
 """
 
@@ -17,6 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from agentsession.host._host import Host
 from agentsession.host.cli._exit_codes import Exit, exit_code
+from agentsession.host.cli._hooks import hooks_that_ask_block
 from agentsession.host.cli._once import receipt_line
 from agentsession.host.cli._out import CommandError, Out, ReaderGone, error_object
 from agentsession.host.cli._setup import Loaded, RunOptions, open_session, open_store
@@ -60,7 +62,7 @@ class _Options(BaseModel):
 
 
 def refuse_tools(options: RunOptions) -> None:
-    """Raise for ``--tools`` and ``--hooks``: here the program is the host."""
+    """Raise for ``--tools``, and for what decides on calls: here the program is the host."""
     if options.tools is not None:
         raise CommandError(
             "--tools needs --prompt",
@@ -68,20 +70,28 @@ def refuse_tools(options: RunOptions) -> None:
             expected="with --json and no --prompt, the program on stdin runs the tools",
             fix='declare them in a call: {"call":"stream","options":{"tools":[...]},"input":[...]}',
         )
-    if options.hooks:
-        raise CommandError(
-            "--hooks needs --prompt",
-            where="run --json",
-            expected="with --json and no --prompt, the program on stdin is the host, and has its own hooks",
-            fix="add -p, or leave --hooks out",
-        )
+    given = (
+        ("--policy", options.policy),
+        ("--allow", options.allow),
+        ("--deny", options.deny),
+        ("--yes-read-only", options.yes_read_only),
+    )
+    for option, value in given:  # a denial that nobody reads would look like one that holds
+        if value:
+            raise CommandError(
+                f"{option} needs --prompt",
+                where="run --json",
+                expected="with --json and no --prompt, the program on stdin decides on every call",
+                fix=f"add -p, or leave {option} out; a hook can block (--hooks)",
+            )
 
 
 async def run_program(options: RunOptions, loaded: Loaded, out: Out) -> Exit:
     """Serve calls until ``close``, the end of input, or a signal; returns the exit code of the last stream's end."""
     executor = loaded.executor
     async with open_store(options) as store, executor:
-        session, _ = await open_session(Host(loop_detection=False, hooks=loaded.hooks), executor, options, store)
+        hooks = hooks_that_ask_block(loaded.hooks)
+        session, _ = await open_session(Host(loop_detection=False, hooks=hooks), executor, options, store)
         server = _Server(session, out)
         try:
             return await server.serve()
