@@ -7,8 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from agentsession.host.hooks import WORKSPACE_FILE, CommandHook, HookConsent, load_hooks, workspace_hooks
-from agentsession.protocol import ConfigurationError
+from agentsession.host.hooks import (
+    WORKSPACE_FILE,
+    CommandHook,
+    HookConsent,
+    HookFailed,
+    load_hooks,
+    workspace_hooks,
+)
+from agentsession.protocol import ConfigurationError, ToolCallHook
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the programs are those of a shell")
 
@@ -188,6 +195,60 @@ def test_a_script_that_leads_elsewhere_now_takes_the_consent_away(
     script.unlink()
     script.symlink_to(same[1])
     assert workspace_hooks(workspace, consent).hooks == ()
+
+
+def test_a_file_of_the_workspace_that_a_command_is_given_counts_too(workspace: Path, consent: HookConsent) -> None:
+    written(workspace, ONE.replace('"guard.sh"]', '"guard.sh", "rules.txt"]'), WORKSPACE_FILE)
+    written(workspace, "one\n", "rules.txt")
+    (hook,) = agree(workspace, consent)
+    assert workspace / "rules.txt" in hook.bound
+    written(workspace, "two\n", "rules.txt")
+    assert workspace_hooks(workspace, consent).hooks == ()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("is_gone", [True, False])
+async def test_a_script_that_changes_while_the_host_runs_is_not_run(
+    workspace: Path, consent: HookConsent, is_gone: bool
+) -> None:
+    (hook,) = agree(workspace, consent)
+    call = ToolCallHook(session_id="s", user_id="u", request_id="r", name="run", args={})
+    assert await hook.fire("before_tool", call) is None
+    written(workspace, "touch ran\n", ".agentsession/guard.sh")
+    if is_gone:
+        (workspace / ".agentsession" / "guard.sh").unlink()
+    with pytest.raises(HookFailed, match="not what was agreed to"):
+        await hook.fire("before_tool", call)
+    assert not (workspace / "ran").exists()
+
+
+def test_a_file_that_was_agreed_to_and_is_gone_is_told_of(workspace: Path, consent: HookConsent) -> None:
+    agree(workspace, consent)
+    (workspace / WORKSPACE_FILE).unlink()
+    found = workspace_hooks(workspace, consent)
+    assert found.refused == f"{workspace / WORKSPACE_FILE} is not there any more, and was agreed to"
+
+
+def test_what_a_person_is_shown_is_what_the_digest_is_of(workspace: Path, consent: HookConsent) -> None:
+    found = workspace_hooks(workspace, consent)
+    written(workspace, ONE.replace("guard.sh", "other.sh"), WORKSPACE_FILE)
+    written(workspace, "exit 0\n", ".agentsession/other.sh")
+    assert found.digest is not None
+    consent.give(found.path, found.digest)
+    assert [Path(hook.command[-1]).name for hook in found.found] == ["guard.sh"]
+    assert workspace_hooks(workspace, consent).hooks == ()
+
+
+def test_a_record_of_consent_that_others_may_write_agrees_to_nothing_and_takes_nothing(
+    workspace: Path, consent: HookConsent
+) -> None:
+    agree(workspace, consent)
+    consent.path.chmod(0o620)
+    found = workspace_hooks(workspace, consent)
+    assert found.hooks == ()
+    assert found.digest is not None
+    with pytest.raises(PermissionError):
+        consent.give(found.path, found.digest)
 
 
 def test_a_file_that_was_agreed_to_and_is_broken_now_does_not_start(workspace: Path, consent: HookConsent) -> None:

@@ -17,6 +17,7 @@ from typing import Any, Final
 import anyio
 from pydantic import ValidationError
 
+from agentsession.host.cli._consent import agree, disagree, nothing_to_trust
 from agentsession.host.cli._exit_codes import Exit
 from agentsession.host.cli._lines import Line, line
 from agentsession.host.cli._out import CommandError, Out
@@ -93,9 +94,13 @@ class _AskBlocks:
 
 def check(out: Out, file: str) -> None:
     """Print the hooks of a file, in their order."""
-    entries = HookChain(load_hooks(file)).entries
+    _list(out, file, load_hooks(file))
+
+
+def _list(out: Out, file: str, hooks: Sequence[CommandHook]) -> None:
+    entries = HookChain(hooks).entries
     count = "1 hook" if len(entries) == 1 else f"{len(entries)} hooks"
-    out.lines([line((f"{file}: {count}, asked in this order", "strong"))])
+    out.lines([line((escape(f"{file}: {count}, asked in this order"), "strong"))])
     for number, entry in enumerate(entries, start=1):
         out.lines(_described(number, entry, out.width))
 
@@ -218,29 +223,20 @@ def _payload(point: str, text: str) -> HookPayload:
 
 
 def trust(out: Out, folder: str) -> None:
-    """Agree to a workspace's hooks, after they were shown."""
+    """Agree to a workspace's hooks, after they were shown: those that were read, whatever stands there by then."""
     consent = HookConsent()
     found = workspace_hooks(folder, consent)
-    if not found.path.exists():
-        raise CommandError(
-            f"there is no {WORKSPACE_FILE}", where=str(Path(folder).absolute()), fix="name the folder of the workspace"
-        )
-    check(out, str(found.path))  # raises for a file that cannot be used
+    if found.digest is None:
+        if found.path.exists():
+            load_hooks(found.path)  # raises: it cannot be used
+        raise nothing_to_trust(WORKSPACE_FILE, folder)
+    _list(out, str(found.path), found.found)
     if found.refused is None:
         out.lines([line("they were agreed to before")])
         return
-    assert found.digest is not None
-    try:
-        consent.give(found.path, found.digest)
-    except OSError as error:
-        raise CommandError(
-            "the agreement cannot be kept", id="output-failed", where=str(consent.path), got=error.strerror
-        ) from None
-    out.lines([line(f"agreed to, as they are now; kept in {escape(str(consent.path))}")])
+    agree(out, consent, found.path, found.digest)
 
 
 def untrust(out: Out, folder: str) -> None:
     """Agree to a workspace's hooks no longer."""
-    path = Path(folder).absolute() / WORKSPACE_FILE
-    had = HookConsent().revoke(path)
-    out.lines([line("no longer agreed to" if had else "nobody had agreed to them")])
+    disagree(out, HookConsent(), Path(folder).absolute() / WORKSPACE_FILE)

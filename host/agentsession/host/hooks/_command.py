@@ -1,7 +1,7 @@
 """A program as a hook: it is told in JSON, and answers in JSON or by its exit code.
 
 Not for: running it (``_process.py``) or reading files of hooks (``_file.py``). Rules carried: HITL-01, SEC-01.
-May import: ``_masking``, ``protocol``, the modules beside it.
+May import: anyio, pydantic, ``_masking``, ``protocol``, the modules beside it.
 
 Exit code 0: its output decides, and none is to proceed. Exit code 2: it has blocked, whatever its output says.
 Everything else (another code, a signal, no start, too slow, too much, not understood) is a failure of the hook.
@@ -9,12 +9,15 @@ Everything else (another code, a signal, no start, too slow, too much, not under
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
+import anyio.to_thread
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agentsession.host._masking import masked
@@ -108,12 +111,16 @@ class CommandHook:
         """Where it runs; ``None``: where the host runs."""
         self.on_failed: Callable[[str], None] | None = None
         """Told the last that it wrote when it fails, for whoever tries it out; without it the debug log is told."""
+        self.bound: Mapping[Path, str] = {}
+        """Files that a person has agreed to, with the digests that they must have when it runs."""
 
     def __repr__(self) -> str:
         return f"CommandHook({self.id!r}, {min(self.points)!r}, {list(self.command)!r})"
 
     async def fire(self, hook_point: str, payload: HookPayload, /) -> HookOutcome | None:
         """Run the program. Raises :class:`HookFailed`."""
+        if self.bound and not await anyio.to_thread.run_sync(self._is_as_agreed):
+            raise HookFailed("did not run: a file of its command is not what was agreed to any more")
         cwd = self.cwd or os.getcwd()
         environ = {name: os.environ[name] for name in (*_ALWAYS, *self.env) if name in os.environ}
         told = json.dumps(told_to(hook_point, payload, cwd), ensure_ascii=False, separators=(",", ":")) + "\n"
@@ -140,6 +147,12 @@ class CommandHook:
             self.on_failed(said)
         else:
             logger.debug("hook %s failed, and its last words were: %s", self.id, said)
+
+    def _is_as_agreed(self) -> bool:
+        try:
+            return all(hashlib.sha256(file.read_bytes()).hexdigest() == known for file, known in self.bound.items())
+        except OSError:
+            return False
 
     def _read(self, point: str, payload: HookPayload, output: bytes) -> HookOutcome | None:
         if not output.strip():

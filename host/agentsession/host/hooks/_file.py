@@ -23,7 +23,7 @@ from agentsession.host.hooks._command import CommandHook
 from agentsession.host.hooks._entries import DEFAULT_ORDER, ON_ERROR
 from agentsession.protocol import HOOK_POINTS, ConfigurationError
 
-__all__ = ["load_hooks", "parse_hooks", "programs_of"]
+__all__ = ["files_of", "load_hooks", "parse_hooks", "read_file"]
 
 _KEYS: Final = ("id", "point", "match", "command", "timeout_s", "order", "on_error", "env", "observes")
 _TABLE: Final = re.compile(r"\s*\[\[\s*[\"']?hook[\"']?\s*\]\]")
@@ -84,9 +84,18 @@ def parse_hooks(raw: bytes, path: Path, *, tier: str = "user", cwd: str | None =
     return hooks
 
 
-def programs_of(hook: CommandHook) -> list[Path]:
-    """The files that a hook runs, as far as its command names them: its program, and a script for an interpreter."""
-    return [Path(hook.command[0]), *([script] if (script := _script_of(hook.command)) is not None else [])]
+def files_of(hook: CommandHook, root: Path) -> list[Path]:
+    """The files that a hook's command names: its program, a script for an interpreter, arguments below ``root``."""
+    program, *rest = hook.command
+    found = [Path(program), *(root / word for word in rest)]
+    return [file for number, file in enumerate(found) if number == 0 or _is_file(file)]
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # no name of a file, such as a long line of shell
+        return False
 
 
 class _File:
@@ -233,11 +242,6 @@ def _script_index(command: Sequence[str]) -> int | None:
         else:
             is_value = argument in ("-X", "-W", "-r", "--require", "--import")
     return None
-
-
-def _script_of(command: Sequence[str]) -> Path | None:
-    index = _script_index(command)
-    return Path(command[index]) if index is not None else None
 
 
 def _is_number(value: object) -> bool:

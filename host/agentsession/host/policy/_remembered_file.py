@@ -1,25 +1,20 @@
 """The file of a user's remembered answers: read strictly, written whole or not at all.
 
 Not for: which answer holds (``_remembered.py``). Rules carried: SEC-01 (no arguments, only their digest).
-May import: pydantic, ``protocol``.
+May import: pydantic, ``_own_file``, ``protocol``.
 
-The file is JSON with mode 0600. A change is written beside it, flushed to the disk and put in its place in one step, so
-a crash leaves the old or the new one. Where others may write it, it is refused: a line in it lets a tool run unasked.
+The file is JSON with mode 0600. Where others may write it, it is refused: a line in it lets a tool run unasked.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
-import stat
-import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from agentsession.host._own_file import NotOwn, change_own_file, read_own_file
 from agentsession.protocol import ConfigurationError
 
 __all__ = ["RememberedAnswer", "change_file", "read_file", "stamp_of"]
@@ -76,13 +71,13 @@ def stamp_of(path: Path) -> object:
 def read_file(path: Path) -> tuple[RememberedAnswer, ...]:
     """The answers; none if there is no file. Raises :class:`ConfigurationError` with the id ``remembered-file``."""
     try:
-        with path.open("rb") as handle:
-            _require_own(path, os.fstat(handle.fileno()))
-            raw = handle.read(_LARGEST)
-    except FileNotFoundError:
-        return ()
+        raw = read_own_file(path, largest=_LARGEST)
+    except NotOwn as error:
+        raise _error(path, "can be changed by others", error.mode, f"chmod 600 {path}") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         raise _error(path, "cannot be read", error.strerror if isinstance(error, OSError) else str(error)) from error
+    if raw is None:
+        return ()
     try:
         return tuple(_File.model_validate_json(raw).answers)
     except ValidationError as error:
@@ -93,57 +88,16 @@ def read_file(path: Path) -> tuple[RememberedAnswer, ...]:
 
 def change_file(path: Path, change: Callable[[list[RememberedAnswer]], list[RememberedAnswer]]) -> None:
     """Read, change and write, with other processes kept out meanwhile. Raises :class:`ConfigurationError`."""
+
+    def changed() -> bytes:
+        content = _File(version=1, answers=change(list(read_file(path))))
+        return content.model_dump_json(indent=1).encode() + b"\n"
+
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with _alone(path):
-            content = _File(version=1, answers=change(list(read_file(path))))
-            _write(path, content.model_dump_json(indent=1).encode() + b"\n")
+        change_own_file(path, changed)
     except (OSError, ValueError) as error:
         got = error.strerror if isinstance(error, OSError) else str(error)
         raise _error(path, "cannot be written", got) from error
-
-
-def _write(path: Path, raw: bytes) -> None:
-    handle, beside = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # with mode 0600
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(raw)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(beside)
-        raise
-    if sys.platform != "win32":  # the folder's entry, too, must survive a crash of the machine
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-
-@contextlib.contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Hold the lock beside the file. Where the system has none, the last of two writers wins."""
-    if sys.platform == "win32":
-        yield
-        return
-    import fcntl
-
-    lock = os.open(path.with_name(f".{path.name}.lock"), os.O_CREAT | os.O_RDWR, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(lock)
-
-
-def _require_own(path: Path, found: os.stat_result) -> None:
-    if sys.platform == "win32":
-        return
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or found.st_uid not in (0, os.geteuid()):
-        raise _error(path, "can be changed by others", f"mode {stat.S_IMODE(found.st_mode):04o}", f"chmod 600 {path}")
 
 
 def _error(path: Path, what: str, got: str | None, fix: str | None = None) -> ConfigurationError:
