@@ -7,7 +7,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.host.cli.command import Command
+from tests.host.cli.command import PROJECT, Command
 
 from agentsession.host import PolicyEngine, PolicyRequest, RememberedAnswers, builtin_rules
 
@@ -210,3 +210,66 @@ def test_the_mode_of_a_run_is_that_of_its_session(command: Command, tmp_path: Pa
     done = command("run", "moded:agent", "--tools", "moded:work", "-p", "go", "--mode", mode, cwd=tmp_path)
     assert done.returncode == 0
     assert (tmp_path / "ran").exists() is ran
+
+
+WORKSPACE = """\
+version = 1
+[[rule]]
+id = "edits"
+tools = ["edit_file"]
+args = { "/path" = { under = "src" } }
+decision = "allow"
+[[rule]]
+id = "no-look"
+tools = ["look"]
+decision = "deny"
+"""
+
+
+def test_rules_of_a_workspace_only_tighten_until_they_were_agreed_to(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    work = tmp_path / "work"
+    (work / ".agentsession").mkdir(parents=True)
+    file = work / ".agentsession" / "policy.toml"
+    file.write_text(WORKSPACE)
+
+    def decides(call: str) -> str:
+        done = command("policy", "explain", call, "--json", cwd=work)
+        assert ("policy trust" in done.stderr) is not is_trusted
+        return str(json.loads(done.stdout)["decision"])
+
+    is_trusted = False
+    calls = ('edit_file {"path": "src/a"}', "look")
+    assert [decides(call) for call in calls] == ["ask_user", "deny"]
+    agreed = command("policy", "trust", cwd=work)
+    assert "edits: allow edit_file; with /path under 'src'" in agreed.stdout
+    assert "agreed to, as they are now" in agreed.stdout
+    is_trusted = True
+    assert [decides(call) for call in calls] == ["allow", "deny"]
+    assert "agreed to before" in command("policy", "trust", cwd=work).stdout
+    assert "no longer agreed to" in command("policy", "untrust", cwd=work).stdout
+    is_trusted = False
+    assert [decides(call) for call in calls] == ["ask_user", "deny"]
+
+
+def test_there_must_be_rules_to_agree_to(command: Command, tmp_path: Path) -> None:
+    done = command("policy", "trust", str(tmp_path))
+    assert done.returncode == 2
+    assert "there is no .agentsession/policy.toml" in done.stderr
+
+
+def test_a_run_is_held_to_the_rules_of_the_workspace(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    work = tmp_path / "work"
+    (work / ".agentsession").mkdir(parents=True)
+    rule = '[[rule]]\nid = "no-reads"\ntools = ["read_*"]\ndecision = "deny"\n'
+    (work / ".agentsession" / "policy.toml").write_text(f"version = 1\n{rule}")
+    for source in PROJECT.glob("*.py"):
+        (work / source.name).write_bytes(source.read_bytes())
+    done = command("run", "scripted_agents:worker", "--tools", "host_tools:tools", "-p", "go", cwd=work)
+    assert "can only tighten: nobody agreed to it; to agree: agentsession policy trust" in done.stderr
+    assert done.stderr.count("DENIED") == done.stderr.count("rule no-reads") == 2

@@ -1,18 +1,29 @@
-"""The policy of the command line: ``--policy`` files, ``--deny``, ``--allow``, and the table of permission modes.
+"""The policy of the command line: ``--policy`` files, ``--deny``, ``--allow``, the current folder's rules, the modes.
 
-Not for: the rules themselves (``agentsession.host.policy``). May import: that, and ``_setup`` for its types.
+Not for: the rules themselves (``agentsession.host.policy``). May import: that, ``_out``, ``_text``, and ``_setup`` for
+its types.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from agentsession.host._policy import PolicyDecision, PolicyRequest
-from agentsession.host.policy import PolicyEngine, PolicyRule, RememberedAnswers, Tier, builtin_rules, load_policy
+from agentsession.host.cli._out import Out
+from agentsession.host.cli._text import escape
+from agentsession.host.policy import (
+    PolicyEngine,
+    PolicyRule,
+    RememberedAnswers,
+    Tier,
+    builtin_rules,
+    load_policy,
+    workspace_policy,
+)
 from agentsession.protocol import ConfigurationError
 
 if TYPE_CHECKING:
@@ -24,7 +35,7 @@ _MOST_ASKED: Final = 10_000
 
 
 class CommandPolicy:
-    """Rules of the person who runs the command, above the table of permission modes.
+    """Rules of the person who runs the command, above those of the current folder and the table of permission modes.
 
     ``--deny`` stands above all of them. ``--allow`` is a rule like one of a file's: where a rule of the same priority
     asks or denies, that counts. ``--yes-read-only`` also believes the agent's own claims.
@@ -33,6 +44,8 @@ class CommandPolicy:
     def __init__(self, options: RunOptions | None = None) -> None:
         allow, deny = (options.allow, options.deny) if options is not None else ((), ())
         rules = builtin_rules()
+        if options is not None:
+            rules += _of_workspace()
         for file in dict.fromkeys(options.policy if options is not None else ()):
             rules += load_policy(file, tier=Tier.USER)
         rules += [_by_name("deny", glob, 999, f"{glob} is denied for this run") for glob in dict.fromkeys(deny)]
@@ -63,6 +76,15 @@ class CommandPolicy:
         self._modes[request.request_id] = request.permission_mode
         said = self._said[request.request_id] = self.engine.evaluate(request)
         return said
+
+
+def _of_workspace() -> Sequence[PolicyRule]:
+    """The rules of the current folder. That they only tighten, where nobody agreed to them, is said on stderr."""
+    found = workspace_policy(".")
+    if found.refused is not None:
+        told = f"policy: {found.refused}; to agree: agentsession policy trust"
+        Out(sys.stderr).text(escape(told).replace("\n", " ") + "\n")
+    return found.rules
 
 
 def _by_name(decision: str, glob: str, priority: int, reason: str | None) -> PolicyRule:

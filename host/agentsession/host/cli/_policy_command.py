@@ -30,6 +30,10 @@ Color = Annotated[ColorChoice, typer.Option(help="Colour: auto asks the terminal
 Json = Annotated[bool, typer.Option("--json", help="For programs: JSON on stdout.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
+Workspace = Annotated[
+    str, typer.Argument(metavar="FOLDER", help="The workspace; its rules are .agentsession/policy.toml.")
+]
+
 _EXAMPLE: Final = """agentsession policy explain 'fs:shell {"command": "git push"}' --policy policy.toml"""
 _STYLES: Final = {"allow": "good", "ask_user": "ask", "deny": "bad"}
 
@@ -96,6 +100,39 @@ def check(
         else:
             told = f"{escape(file)}: {_count(len(rules), 'rule')}, {_count(examples, 'example')} tried"
             out.lines([line((told, "good"))])
+
+
+@policy.command()
+def trust(folder: Workspace = ".", color: Color = "auto", debug: Debug = False) -> None:
+    """Agree to the rules of a workspace as they are now; after a change of them they only tighten."""
+    from agentsession.host.cli._consent import agree, nothing_to_trust
+    from agentsession.host.policy import WORKSPACE_POLICY, PolicyConsent, workspace_policy
+
+    out, consent = Out(sys.stdout, color=color), PolicyConsent()
+    found = workspace_policy(folder, consent)
+    if found.digest is None:
+        raise nothing_to_trust(WORKSPACE_POLICY, folder)
+    out.lines([line((escape(f"{found.path}: {_count(len(found.rules), 'rule')}"), "strong"))])
+    for rule in found.rules:
+        marks = [f"{name} {value}" for name, value in rule.annotations.items()]
+        narrowed = [rule.words, ", ".join(marks), f"in {', '.join(rule.modes)}" if rule.modes else ""]
+        told = "; ".join([f"{rule.id}: {rule.decision} {', '.join(rule.tools)}", *filter(None, narrowed)])
+        out.lines(_rows(told, out.width))
+    if found.refused is None:
+        out.lines([line("they were agreed to before")])
+        return
+    agree(out, consent, found.path, found.digest)
+
+
+@policy.command()
+def untrust(folder: Workspace = ".", color: Color = "auto", debug: Debug = False) -> None:
+    """Agree to the rules of a workspace no longer; they then only tighten."""
+    from pathlib import Path
+
+    from agentsession.host.cli._consent import disagree
+    from agentsession.host.policy import WORKSPACE_POLICY, PolicyConsent
+
+    disagree(Out(sys.stdout, color=color), PolicyConsent(), Path(folder).absolute() / WORKSPACE_POLICY)
 
 
 @policy.command()

@@ -12,21 +12,31 @@ from agentsession.host.policy._reading import load_policy, parse_policy, policy_
 from agentsession.host.policy._remembered import RememberedAnswers, memory_of, scope_words
 from agentsession.host.policy._remembered_file import RememberedAnswer
 from agentsession.host.policy._rule import MODES, PolicyRule, Tier
+from agentsession.host.policy._workspace import (
+    WORKSPACE_POLICY,
+    PolicyConsent,
+    WorkspacePolicy,
+    workspace_policy,
+)
 
 __all__ = [
     "MODES",
+    "WORKSPACE_POLICY",
     "Condition",
     "Explanation",
     "Matched",
+    "PolicyConsent",
     "PolicyEngine",
     "PolicyRule",
     "RememberedAnswer",
     "RememberedAnswers",
     "Tier",
+    "WorkspacePolicy",
     "builtin_rules",
     "load_policy",
     "memory_of",
     "parse_policy",
     "policy_digest",
     "scope_words",
+    "workspace_policy",
 ]

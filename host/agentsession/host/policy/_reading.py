@@ -26,7 +26,7 @@ from agentsession.host.policy._lines import Places
 from agentsession.host.policy._rule import MODES, Call, PolicyRule, Tier
 from agentsession.protocol import ConfigurationError, ToolAnnotations
 
-__all__ = ["load_policy", "parse_policy", "policy_digest"]
+__all__ = ["digest_of", "load_policy", "parse_policy", "policy_digest", "policy_text", "read_policy"]
 
 _KEYS: Final = (
     "id",
@@ -69,16 +69,10 @@ def load_policy(
     """
     file = Path(path).expanduser()
     tier = _tier(tier)
-    raw = _read(file, is_admin=tier is Tier.ADMIN)
-    try:
-        text = raw.decode()
-    except UnicodeDecodeError as error:
-        raise ConfigurationError(
-            "a policy file is not UTF-8", id="policy", where=str(path), got=error.reason
-        ) from error
-    trusted = trusted_digest is not None and trusted_digest == hashlib.sha256(raw).hexdigest()
+    raw = read_policy(file, is_admin=tier is Tier.ADMIN)
+    trusted = trusted_digest is not None and trusted_digest == digest_of(raw)
     return parse_policy(
-        text,
+        policy_text(raw, str(path)),
         name=str(path),
         tier=tier,
         workspace=workspace,
@@ -87,9 +81,22 @@ def load_policy(
     )
 
 
+def policy_text(raw: bytes, name: str) -> str:
+    """A policy file's text. Raises :class:`ConfigurationError`."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise ConfigurationError("a policy file is not UTF-8", id="policy", where=name, got=error.reason) from error
+
+
+def digest_of(raw: bytes) -> str:
+    """The digest of a policy file's bytes."""
+    return hashlib.sha256(raw).hexdigest()
+
+
 def policy_digest(path: str | os.PathLike[str]) -> str:
     """What to keep when a person trusts a workspace's policy file. Raises :class:`ConfigurationError`."""
-    return hashlib.sha256(_read(Path(path).expanduser(), is_admin=False)).hexdigest()
+    return digest_of(read_policy(Path(path).expanduser(), is_admin=False))
 
 
 def parse_policy(
@@ -125,8 +132,11 @@ def _tier(tier: str | Tier) -> Tier:
     return Tier[tier.upper()]
 
 
-def _read(file: Path, *, is_admin: bool) -> bytes:
-    """The file's content, looked at and read through one handle: what was checked is what is read."""
+def read_policy(file: Path, *, is_admin: bool) -> bytes:
+    """The file's content, looked at and read through one handle: what was checked is what is read.
+
+    Raises :class:`ConfigurationError`.
+    """
     try:
         with file.open("rb") as handle:
             found = os.fstat(handle.fileno())
