@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.host.cli.command import Command, started_command
+from tests.host.report.records import Writer
 
 from agentsession.adapters.scripted import Call, Say, ScriptedExecutor, Step
 from agentsession.host import SqliteRecordStore
@@ -84,6 +85,28 @@ def test_show_tells_what_it_is_and_its_last_events(command: Command, file: str) 
     assert "done" in done.stdout
     lines = command("sessions", "show", "done", "--store", file, "--json", "--last", "2").stdout.splitlines()
     assert [json.loads(line).get("type") for line in lines] == [None, "agent_end", "stream_end"]
+
+
+def test_show_tells_the_times_of_a_turn_of_which_it_prints_the_end_alone(command: Command, file: str) -> None:
+    w = Writer("long", "scripted")
+    w.begin("Clean up")
+    w.ask_tool("r1", "wipe", needs="grant", owner="agent")
+    w.after(60).decide("r1", "user")
+    w.respond("r1", "wipe", "gone")
+    for number in range(700):
+        w.say(f"file {number}")
+    w.end()
+
+    async def keep() -> None:
+        async with SqliteRecordStore(file) as store:
+            key = RecordKey("scripted", "ann", "long")
+            await store.create(key)
+            await store.append(key, w.events, reserved_seq=w.events[-1].seq)
+
+    anyio.run(keep)
+    done = command("sessions", "show", "long", "--store", file, "--last", "2")
+    assert "Clean up" not in done.stdout.partition("the last 2 of")[2]
+    assert "completed 1m00s (model 0, tools 0, you 60)" in done.stdout
 
 
 def test_an_export_is_what_replay_reads_and_import_stores(command: Command, file: str, tmp_path: Path) -> None:

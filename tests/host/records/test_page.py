@@ -16,6 +16,12 @@ def test_what_the_page_shows_runs_and_prints_what_it_says(tmp_path: Path) -> Non
     assert shown.run(tmp_path) == shown.prints
 
 
+def test_the_forks_and_rewinds_that_the_page_shows_print_what_it_says(tmp_path: Path) -> None:
+    shown = next(shown for shown in read_page("docs/how-to/keep-records.md") if shown.name == "branches.py")
+    shown.save(tmp_path)
+    assert shown.run(tmp_path) == shown.prints
+
+
 def test_the_suite_that_the_page_shows_passes_under_pytest(tmp_path: Path) -> None:
     shown = next(shown for shown in read_page("docs/how-to/keep-records.md") if shown.name == "test_my_store.py")
     shown.save(tmp_path)

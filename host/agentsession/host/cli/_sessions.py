@@ -38,6 +38,9 @@ __all__ = ["delete", "export", "follow", "import_", "list_sessions", "prune", "s
 _T = TypeVar("_T")
 Cell: TypeAlias = tuple[str, Style]
 _GAP: Final[Cell] = ("  ", "")
+_CHUNK: Final = 500
+_LONGEST_TURN: Final = 20_000
+"""Events of a turn that are read so that the end of it is told right; of a longer one its first are left out."""
 _AGE: Final = re.compile(r"(\d{1,6})\s*(m|h|d|w)")
 _UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _STATES: Final[dict[str, tuple[str, Style]]] = {
@@ -73,11 +76,12 @@ def list_sessions(
 def show(out: Out, file: str, session: str, *, agent: str | None, user: str | None, last: int, as_json: bool) -> None:
     """Print what is known of a session, and its last events."""
 
-    async def work(store: SqliteRecordStore) -> tuple[RecordInfo, str, list[Event]]:
+    async def work(store: SqliteRecordStore) -> tuple[RecordInfo, str, list[Event], list[Event]]:
         info = await find_record(store, session, agent=agent, user_id=user)
-        return info, await _title(store, info), await store.select(info.key, newest=True, limit=last)
+        events = await store.select(info.key, newest=True, limit=last)
+        return info, await _title(store, info), events, [] if as_json else await _begun(store, info.key, events)
 
-    info, title, events = _with(file, work)
+    info, title, events, begun = _with(file, work)
     if as_json:
         out.json_line(_json(info))
         for event in events:
@@ -98,8 +102,23 @@ def show(out: Out, file: str, session: str, *, agent: str | None, user: str | No
     elif events:
         out.lines([line("")])
     renderer = Renderer(out.view)
+    for event in begun:
+        renderer.feed(event)
     for event in events:
         out.lines(renderer.feed(event))
+
+
+async def _begun(store: SqliteRecordStore, key: RecordKey, events: list[Event]) -> list[Event]:
+    """What came before in the turn that ``events`` begin in: without it times and tokens would be told wrong."""
+    turn, found = events[0].turn_id if events else None, list[Event]()
+    at = events[0].seq if events else 0
+    while turn is not None and len(found) < _LONGEST_TURN:
+        before = await store.select(key, before=at, newest=True, limit=_CHUNK)
+        found = [*(event for event in before if event.turn_id == turn), *found]
+        if not before or before[0].turn_id != turn:
+            break
+        at = before[0].seq
+    return found
 
 
 def follow(

@@ -19,7 +19,7 @@ sessions = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     no_args_is_help=True,
-    help="Stored sessions: list, show, follow, export, import, delete.",
+    help="Stored sessions: list, show, follow, export, import, delete, prune.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
