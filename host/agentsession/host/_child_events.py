@@ -30,7 +30,7 @@ from agentsession.protocol import (
     parse_event,
 )
 
-__all__ = ["ChildEvents", "child_events", "placed", "thread_of"]
+__all__ = ["ChildEvents", "child_events", "placed", "thread_of", "works_for"]
 
 _KEY: Final = "childEvents"
 _ID_LIMIT: Final = 512
@@ -64,8 +64,20 @@ def child_events(event: Event) -> list[Event]:
 
 def thread_of(request: ToolRequest, agent: str) -> str:
     """The thread of the sub-agent that works for ``request``: the same after a restart, its own beside its siblings."""
-    name = f"{agent}-{hashlib.sha256(request.request_id.encode()).hexdigest()[:8]}"
+    name = f"{agent}-{_digest(request.request_id)}"
     return f"{request.thread_id}.{name}" if request.thread_id else name
+
+
+def works_for(thread: str, request: ToolRequest) -> bool:
+    """Whether the sub-agent on ``thread`` works for ``request``, both as they are placed in a caller's session."""
+    above = f"{request.thread_id}." if request.thread_id else ""
+    name = thread.removeprefix(above)
+    own_id = request.request_id.removeprefix(f"{request.thread_id}:")
+    return thread.startswith(above) and "." not in name and name.endswith(f"-{_digest(own_id)}")
+
+
+def _digest(request_id: str) -> str:
+    return hashlib.sha256(request_id.encode()).hexdigest()[:8]
 
 
 def placed(event: E, thread: str, agent: str, parent_thread: str | None) -> E:

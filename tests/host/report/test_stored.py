@@ -72,7 +72,11 @@ async def test_a_sub_agent_that_waits_for_a_person_is_shown_before_its_call_has_
             await host.run_turn(session, "go")
             told = timeline(await stored(store, ROOT))
     calls_told = [(item.agent, item.status) for item in told.items if item.kind == "call"]
-    assert calls_told == [("coder", "open"), ("fixer", "open")]
+    assert calls_told == [("coder", "waiting"), ("fixer", "waiting")]
+    assert [(span.kind, span.label, span.carries) for span in told.spans if span.kind != "model"] == [
+        ("tool", "fixer", True),  # it is at work; the person is waited for by what its agent asked for
+        ("wait", "read_file", False),
+    ]
 
 
 async def test_a_sub_agent_whose_record_is_gone_leaves_its_call() -> None:

@@ -12,7 +12,7 @@ import datetime
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from agentsession.host._child_events import child_events
+from agentsession.host._child_events import child_events, works_for
 from agentsession.host._waits import is_answer, waited_s
 from agentsession.host.report._model import Item, ItemKind, Problem, Span, Timeline, Turn, UsagePoint
 from agentsession.host.report._stretches import moment_of
@@ -353,20 +353,25 @@ class _Builder:
 
     def finish(self) -> Timeline:
         self._unclosed()
-        for item in self._items:
+        last = self._turns[-1] if self._turns else None
+        for index, item in enumerate(self._items):
             if item.status != "open":
                 continue
+            if last is not None and item.turn == last.number:
+                last.end = self._now
             item.end = self._now
             request = _request_of(item)
+            if request is not None and any(works_for(thread, request) for thread in self._work.agents if thread):
+                self._carriers.add(index)
             if item.kind == "question" or (request is not None and request.needs in ("result", "grant")):
                 asked = request.request_id if request is not None else ""
                 decided = self._decided.get(asked, self._started.get(asked))
-                kind = "tool" if decided is not None else "wait"
+                kind = "tool" if decided is not None or index in self._carriers else "wait"
                 self._span(kind, item, item.start if decided is None else decided, self._now, "open")
+                if decided is None and last is not None and (item.turn, last.reason) == (last.number, "input_required"):
+                    item.status = "waiting"
             elif item.kind == "call":
                 self._span("tool", item, item.start, self._now, "open")
-        if self._turns and any(item.status == "open" and item.turn == self._turns[-1].number for item in self._items):
-            self._turns[-1].end = self._now
         self._spans += self._work.spans(self._spans, self._usage)
         self._spans.sort(key=lambda span: (span.start, span.end))
         task = next((turn.task for turn in self._turns if turn.task), "")

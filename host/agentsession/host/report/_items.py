@@ -52,6 +52,7 @@ STATUS: Final[Mapping[str, str]] = {
     "cancelled": "CANCELLED, never started",
     "unknown": "UNKNOWN, had started, effects not known",
     "open": "no end recorded",
+    "waiting": "waits",
     "accept": "answered",
     "decline": "declined",
     "cancel": "cancelled",
@@ -170,6 +171,7 @@ class ItemView:
         name = getattr(event, "name", "") or "(no name)"
         args = self._safe.line(_shown(self._safe.value(event.args)), 120) if isinstance(event, ToolRequest) else ""
         look = "bad" if item.problem in ("error", "denied") else "warn" if item.problem else "good"
+        look = "ask" if item.status in ("open", "waiting") else look
         took = f' <span class="dim">{duration(item.end - item.start)}</span>' if item.end > item.start else ""
         return (
             f'<span class="no">[{item.number}]</span> <b>{self._safe.line(name, 80)}</b> '
