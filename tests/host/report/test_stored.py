@@ -77,6 +77,22 @@ async def test_a_sub_agent_that_waits_for_a_person_is_shown_before_its_call_has_
         ("tool", "fixer", True),  # it is at work; the person is waited for by what its agent asked for
         ("wait", "read_file", False),
     ]
+    page = html(told)
+    assert page.count("bar tool carries") == 1
+    assert "bar tool unknown" not in page
+
+
+async def test_the_chart_explains_each_look_that_a_bar_has() -> None:
+    w = Writer()
+    w.begin("go")
+    w.ask_tool("r1", "fixer")
+    w.after(1).respond("r1", "fixer", display={"subagent": {"agent": "fixer", "sessionId": "s"}})
+    assert "effects or end not known ?" not in html(timeline(w.events))
+    w.ask_tool("r2", "look", needs="none")
+    w.after(1).say("hm")
+    page = html(timeline(w.events))
+    assert "effects or end not known ?" in page
+    assert "call that a sub-agent works for" in page
 
 
 async def test_a_sub_agent_whose_record_is_gone_leaves_its_call() -> None:

@@ -10,7 +10,7 @@ The chart is hidden from screen readers, for which the table is.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from html import escape
 from typing import Final
 
@@ -120,9 +120,9 @@ def _chart(
     if tools or refused:
         lanes.append(_lane("tools", _drawn(_rows(sorted([*tools, *refused], key=lambda bar: bar.x)), axis), safe))
     lanes += _counters(usage, axis, safe)
-    carried = any(span.carries for span in spans)
+    looks = {bar.look for bar in tools}
     parts = [plural(len(waits), "wait"), plural(len(shown), "agent"), plural(len(tools), "tool run")]
-    return _figure(lanes, axis, ", ".join(parts), _legend(bool(waits), bool(refused), bool(axis.gaps), carried))
+    return _figure(lanes, axis, ", ".join(parts), _legend(looks, bool(waits), bool(refused), bool(axis.gaps)))
 
 
 def _never_ran(item: Item) -> bool:
@@ -144,9 +144,10 @@ def _bar(span: Span, axis: Axis, safe: Safe) -> _Bar:
         "wait": f"waiting for you, {what}{lasted}: {word}",
     }
     look: str = span.kind
-    if span.kind == "tool" and span.status != "completed":
-        is_unknown = span.status in ("unknown", "open")
-        look, name = ("tool unknown", f"{name} ?") if is_unknown else ("tool bad", f"{name} !")
+    if span.kind == "tool" and span.status in ("unknown", "open") and not (span.carries and span.status == "open"):
+        look, name = "tool unknown", f"{name} ?"
+    elif span.kind == "tool" and span.status not in ("completed", "open"):
+        look, name = "tool bad", f"{name} !"
     elif span.carries:
         look = "tool carries"
     shown, title = safe.line(name, 60), safe.line(titles[span.kind])
@@ -309,9 +310,10 @@ def _gap_labels(axis: Axis) -> str:
     return "".join(out)
 
 
-def _legend(waits: bool, refused: bool, gaps: bool, carried: bool) -> str:
+def _legend(looks: Collection[str], waits: bool, refused: bool, gaps: bool) -> str:
     parts = [("model", "model, and what is not told apart from it"), ("tool", "tool"), ("tool bad", "failed !")]
-    parts += [("tool carries", "call that a sub-agent works for")] if carried else []
+    parts += [("tool unknown", "effects or end not known ?")] if "tool unknown" in looks else []
+    parts += [("tool carries", "call that a sub-agent works for")] if "tool carries" in looks else []
     parts += [("wait", "waiting for you")] if waits else []
     parts += [("tool bad", "✗ denied or cancelled, did not run")] if refused else []
     parts += [("gap", "quiet, squeezed")] if gaps else []
