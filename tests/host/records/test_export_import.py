@@ -11,7 +11,7 @@ import pytest
 
 from agentsession.adapters.scripted import Ask, Call, Calls, Deltas, Say, ScriptedExecutor, Step
 from agentsession.host import Host, allow_all
-from agentsession.host.records import export_record, import_record
+from agentsession.host.records import Redactor, export_record, import_record
 from agentsession.protocol import (
     Event,
     InvalidInput,
@@ -58,6 +58,15 @@ async def test_what_was_exported_is_imported_equal_under_a_new_id() -> None:
     assert [event.session_id for event in copied] == ["copy"] * len(lines)
     assert [event.model_copy(update={"session_id": "s"}) for event in copied] == await store.read(KEY)
     assert (await store.info(made.key)).title == "Shop tests"
+
+
+async def test_a_secret_that_is_told_late_is_not_exported_early() -> None:
+    store = MemoryRecordStore()
+    steps: list[Step] = [Say("I try hunter2-and-more."), Calls(Call("login", {"password": "hunter2-and-more"}, needs="none"))]
+    assert sum("hunter2" in line for line in await recorded(store, steps)) == 2
+    redacted = [line async for line in export_record(store, KEY, redact=Redactor(environ={}))]
+    assert "hunter2" not in "".join(redacted)
+    assert [json.loads(line)["seq"] for line in redacted] == [event.seq for event in await store.read(KEY)]
 
 
 async def test_an_imported_session_is_loaded_and_goes_on() -> None:

@@ -159,3 +159,38 @@ def test_what_somebody_said_of_a_denial_is_redacted_and_why_a_stream_ended_stays
     assert redact(denied)["reason"] == "not with [redacted]"
     ended = StreamEnd(**PIECES, reason="completed")
     assert Redactor(environ={}, values=["completed"])(ended) is ended
+
+
+def said(text: str) -> Message:
+    return Message(**PIECES, message_id="m1", content=[Text(text=text)])
+
+
+def text_of(event: Event) -> str:
+    assert isinstance(event, Message)
+    return "".join(part.text for part in event.content if isinstance(part, Text))
+
+
+def test_what_was_a_secret_in_one_place_is_one_in_every_later_text() -> None:
+    redactor = Redactor(environ={})
+    assert text_of(redactor(said("hunter2-and-more"))) == "hunter2-and-more"
+    redactor(request({"password": "hunter2-and-more"}))
+    assert text_of(redactor(said("try hunter2-and-more!"))) == "try [redacted]!"
+
+
+def test_what_it_has_learnt_goes_from_earlier_texts_too() -> None:
+    redactor = Redactor(environ={})
+    events: list[Event] = [said("hunter2-and-more"), request({"password": "hunter2-and-more", "n": "short"})]
+    redactor.learn(events)
+    assert text_of(redactor(events[0])) == "[redacted]"
+
+
+def test_a_text_of_which_a_part_went_is_no_secret_itself() -> None:
+    redactor = Redactor(environ={})
+    text = "my key is sk-abcdefghijklmnop1234"
+    redactor.learn([said(text)])
+    assert text_of(redactor(said(text))) == "my key is [redacted]"
+
+
+def test_what_stands_behind_a_name_in_a_text_goes() -> None:
+    told = redact(request({"command": "curl 'https://a.example/?token=hunter2x' --password hunter2x"}))
+    assert told["args"] == {"command": "curl 'https://a.example/?token=[redacted]' --password [redacted]"}

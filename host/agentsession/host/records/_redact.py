@@ -1,11 +1,12 @@
 """Taking secrets out of events before they leave the host.
 
 Not for: what a session must not record in the first place (the base class and the adapters see to that).
-Rules carried: SEC-01. May import: ``agentsession.protocol``, ``_masking``.
+Rules carried: SEC-01. May import: ``agentsession.protocol``, ``_known_texts``, ``_masking``.
 
 What goes: values under names of secrets, answers to sign-ins, what a question's schema marks as secret, the values of
-secret-looking variables of the environment, and texts that look like well-known keys. What stays: ids, types, names,
-seqs, so that a redacted record still folds. Digests of arguments are made anew where the arguments have changed.
+secret-looking variables of the environment, and texts that look like well-known keys. What is a secret in one place is
+one in every text, once it was seen. What stays: ids, types, names, seqs, so that a redacted record still folds. Digests
+of arguments are made anew where the arguments have changed.
 """
 
 from __future__ import annotations
@@ -14,7 +15,15 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from agentsession.host._masking import KNOWN_FORMS, SCHEMAS, environment_secrets, leaves, names_a_secret
+from agentsession.host._known_texts import SHORTEST, known_texts
+from agentsession.host._masking import (
+    SCHEMAS,
+    environment_secrets,
+    leaves,
+    names_a_secret,
+    taken_out,
+    without_secrets,
+)
 from agentsession.protocol import REDACTED, Event, args_digest, parse_event, redact_marked
 
 __all__ = ["Redactor"]
@@ -31,7 +40,10 @@ _ENDS: Final = ("stream_end", "agent_end")
 
 
 class Redactor:
-    """Redacts the events of one record, in their order: ``redact(event)``. It remembers the questions it has seen.
+    """Redacts the events of one record, in their order: ``redact(event)``. It remembers the questions it has seen, and
+    the secrets; :meth:`learn` shows it those that come later.
+
+    Deltas are redacted one by one: half a secret is not known to be one. Records hold none.
 
     Args:
         names: Further names of fields whose values are secrets, compared without case.
@@ -44,8 +56,9 @@ class Redactor:
     ) -> None:
         self._names = frozenset(name.casefold() for name in names)
         found = set(environment_secrets(os.environ if environ is None else environ))
-        # The longest first: of two secrets where one begins with the other, the rest of the longer must not stay.
-        self._values = sorted(found | {value for value in values if value}, key=len, reverse=True)
+        self._values = found | {value for value in values if value}
+        self._known = known_texts(frozenset(self._values))
+        self._is_learning = False
         self._questions: dict[str, tuple[str, Any]] = {}
         self._args: dict[str, Any] = {}
 
@@ -55,13 +68,30 @@ class Redactor:
         stays = _STAYS | {"reason"} if event.type in _ENDS else _STAYS
         told = {key: value if key in stays else self._field(key, value) for key, value in wire.items()}
         self._by_type(event.type, wire, told)
-        return event if told == wire else parse_event(told)
+        if told == wire:
+            return event
+        self._remember(wire, told)
+        return parse_event(told)
+
+    def learn(self, events: Iterable[Event]) -> None:
+        """What is a secret in these events goes from every text from now on, also from those before them."""
+        self._is_learning = True  # what is known is put together once, and not with each secret that is found
+        try:
+            for event in events:
+                self(event)
+        finally:
+            self._is_learning = False
+            self._known = known_texts(frozenset(self._values))
 
     def text(self, text: str) -> str:
         """A text without the secrets that are known and those that look like one."""
-        for value in self._values:
-            text = text.replace(value, REDACTED)
-        return KNOWN_FORMS.sub(REDACTED, text)
+        return without_secrets(text, self._known, REDACTED)
+
+    def _remember(self, before: Any, after: Any) -> None:
+        found = {text for text in taken_out(before, after) if len(text) >= SHORTEST} - self._values
+        if found:
+            self._values |= found
+            self._known = self._known if self._is_learning else known_texts(frozenset(self._values))
 
     def _by_type(self, kind: str, wire: Mapping[str, Any], told: dict[str, Any]) -> None:
         request_id = wire.get("requestId")

@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable
 from typing import Any, Final
 
-from agentsession.host._masking import Masker, leaves
+from agentsession.host._masking import Masker, leaves, taken_out
 from agentsession.host.cli._text import escape
 from agentsession.protocol import REDACTED, ElicitationRequest, ElicitationResponse, Event, redact_marked
 
@@ -38,7 +38,7 @@ class Safe:
                 if event.kind == "auth_required":
                     self._sign_ins.add(event.request_id)
             elif isinstance(event, ElicitationResponse):
-                secrets += _taken_out(event.content, self._answer(event))
+                secrets += taken_out(event.content, self._answer(event))
         self._masker = Masker(wires, secrets)
 
     def text(self, text: str, limit: int = LONGEST) -> str:
@@ -88,16 +88,3 @@ def _cut(text: str) -> str:
     if len(text) <= LONGEST:
         return text
     return f"{text[:LONGEST]}\n… {len(text) - LONGEST:,} more characters; the record has all"
-
-
-def _taken_out(before: Any, after: Any) -> list[str]:
-    """The texts that redaction took out."""
-    if isinstance(before, str):
-        return [before] if before != after else []
-    if isinstance(before, dict):
-        inner = after if isinstance(after, dict) else {}
-        return [text for name, item in before.items() for text in _taken_out(item, inner.get(name))]
-    if isinstance(before, list):
-        kept = after if isinstance(after, list) else [None] * len(before)
-        return [text for item, other in zip(before, kept, strict=True) for text in _taken_out(item, other)]
-    return []
