@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -10,7 +11,9 @@ from hypothesis import strategies as st
 from tests.host.cli.events import Scene
 from tests.host.cli.test_text import is_dangerous
 
-from agentsession.host.cli._render import by_whom
+from agentsession.conformance import strategies
+from agentsession.host.cli._paint import plain
+from agentsession.host.cli._render import Renderer, by_whom
 from agentsession.protocol import (
     AgentEnd,
     AgentStart,
@@ -18,7 +21,9 @@ from agentsession.protocol import (
     ElicitationRequest,
     ElicitationResponse,
     Error,
+    Event,
     Message,
+    SchemaError,
     SessionUpdate,
     StreamEnd,
     Text,
@@ -28,6 +33,7 @@ from agentsession.protocol import (
     ToolResponse,
     UnknownEvent,
     Usage,
+    parse_event,
     repair_text,
 )
 
@@ -297,3 +303,33 @@ def test_nothing_that_an_agent_or_a_tool_says_reaches_the_screen_as_a_control(on
 )
 def test_who_decided_is_told_in_words(by: str | None, words: str) -> None:
     assert by_whom(by) == words
+
+
+_PLACES = frozenset({"type", "id", "seq", "timestamp", "sessionId", "streamId", "turnId", "requestId", "messageId"})
+_OBEYED = "\x1b[2J\u202e\u200b"
+
+
+def _hostile(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _hostile(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_hostile(item) for item in value]
+    return value + _OBEYED if isinstance(value, str) else value
+
+
+def _as_hostile(event: Event) -> Event:
+    """The event with what a terminal obeys in each of its texts, as far as it is an event then."""
+    wire = event.to_wire()
+    for name in set(wire) - _PLACES:
+        with contextlib.suppress(SchemaError):
+            parse_event(changed := {**wire, name: _hostile(wire[name])})
+            wire = changed
+    return parse_event(wire)
+
+
+@given(st.one_of(strategies.records(), st.lists(strategies.events(), max_size=6)))
+def test_no_text_of_any_event_is_obeyed(record: list[Event]) -> None:
+    renderer = Renderer()
+    lines = [line for event in record for line in renderer.feed(_as_hostile(event))]
+    lines += [line for call in renderer.calls.values() for line in call.why(80)]
+    assert not [sign for sign in plain(lines) if is_dangerous(sign)]

@@ -195,7 +195,7 @@ class Renderer:
                 return self._update(event)
             case Error():
                 word = "error" if not event.fatal else "fatal error"
-                text = f"{self.view.glyphs.warn} {word} {event.status}: {escape(event.message)}"
+                text = f"{self.view.glyphs.warn} {word} {escape(event.status)}: {escape(event.message)}"
                 return [line((row, "bad")) for part in text.split("\n") for row in wrap(part, self.view.width)]
             case StreamEnd():
                 return self._end(event)
@@ -321,9 +321,8 @@ class Renderer:
     def _response(self, event: ToolResponse) -> list[Line]:
         call = self.calls.get(event.request_id)
         if call is None:
-            call = Call(
-                len(self.calls) + 1, ToolRequest(request_id=event.request_id, name=event.name), event.name, None
-            )
+            request = ToolRequest(request_id=event.request_id, name=event.name)
+            call = Call(len(self.calls) + 1, request, call_title(event.name, None), None)
             self.calls[event.request_id] = call
         call.done, self._last_call = True, call.number
         call.output = output_text(event.content, event.data, "data" in event.model_fields_set)
