@@ -396,9 +396,9 @@ async def test_a_schema_whose_text_is_damaged_is_told_as_any_damage(sqlite: Sqli
 
 async def test_a_number_or_a_text_that_no_database_takes_is_refused(sqlite: SqliteRecordStore) -> None:
     await sqlite.create(KEY)
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInput, match="a number"):
         await sqlite.browse(limit=2**70)
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInput, match="half a character"):
         await sqlite.find("\ud800")
 
 

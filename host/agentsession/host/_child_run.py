@@ -10,8 +10,6 @@ was finished is used and not run again, what waits goes on waiting, and what was
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -22,6 +20,7 @@ import anyio
 from agentsession.host._cancellation import failures, raise_if_cancelled
 from agentsession.host._child_events import ChildEvents, thread_of
 from agentsession.host._child_holds import close_orphans, held, hold, release
+from agentsession.host._child_ids import session_id_of
 from agentsession.host._child_standing import NUDGE_ID, outcome_of, read_standing
 from agentsession.host._completion import COMPLETE_TASK, CompletionTool
 from agentsession.host._host import Host
@@ -77,12 +76,6 @@ class ChildPlan:
     result_schema: Mapping[str, Any] | None
     max_depth: int
     store: RecordStore | None
-
-
-def session_id_of(caller: str, request_id: str, agent: str) -> str:
-    """The id of the session of a sub-agent, by the caller's session and request."""
-    text = json.dumps([caller, request_id, agent])
-    return f"sub-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 
 def refusal(plan: ChildPlan, caller: Caller) -> ToolOutcome | None:

@@ -81,8 +81,10 @@ class SqlTransactions:
             raise self._failed(error.orig) from error
         except UnicodeDecodeError as error:  # damaged text; the driver's own message could not be read either
             raise self._failed(error) from error
-        except (UnicodeEncodeError, OverflowError) as error:
-            raise InvalidInput("this cannot be stored or looked for", got=type(error).__name__) from error
+        except OverflowError as error:
+            raise InvalidInput("a number is larger than a database holds", expected="less than 2**63") from error
+        except UnicodeEncodeError as error:
+            raise InvalidInput("a text holds half a character", got="a surrogate without its other half") from error
 
     def _failed(self, error: BaseException | None) -> AgentSessionError:
         """What to tell of a driver's exception, whose text holds no values."""

@@ -14,6 +14,7 @@ from tests.host.report.records import Writer
 
 from agentsession.adapters.scripted import Call, Say, ScriptedExecutor, Step
 from agentsession.host import SqliteRecordStore
+from agentsession.host._child_ids import session_id_of
 from agentsession.protocol import Event, OpenOptions, RecordKey, SessionConfig, SessionMachine, read_ndjson, result
 
 
@@ -164,11 +165,26 @@ def test_delete_asks_at_a_terminal_alone_and_deletes(command: Command, file: str
     assert "done" not in command("sessions", "list", "--store", file).stdout
 
 
+def test_delete_takes_the_records_of_sub_agents_along_and_says_what_stays(command: Command, file: str) -> None:
+    text = command("sessions", "export", "done", "--store", file).stdout
+    child = session_id_of("done", "r1", "fixer")
+    taken = command("sessions", "import", "-", "--store", file, "--session", child, "--user", "ann", stdin=text)
+    assert taken.returncode == 0
+    done = command("sessions", "delete", "done", "--store", file, "--yes")
+    assert done.stdout.splitlines() == [
+        "session done deleted, with 1 session of sub-agents",
+        "what agents keep elsewhere, as ADK's own sessions, and files of long outputs stay",
+    ]
+    assert child not in command("sessions", "list", "--store", file, "--json").stdout
+
+
 def test_prune_keeps_what_waits(command: Command, file: str) -> None:
     done = command("sessions", "prune", "--store", file, "--older-than", "0m", "--dry-run")
     assert "1 session would be deleted" in done.stdout
     assert "Shop tests" in done.stdout
-    assert "1 session deleted" in command("sessions", "prune", "--store", file, "--older-than", "0m").stdout
+    told = command("sessions", "prune", "--store", file, "--older-than", "0m").stdout
+    assert "1 session deleted" in told
+    assert "files of long outputs stay" in told
     left = command("sessions", "list", "--store", file).stdout
     assert "waits" in left
     more = command("sessions", "prune", "--store", file, "--older-than", "0m", "--waiting-older-than", "0m", "--json")

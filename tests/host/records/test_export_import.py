@@ -62,7 +62,10 @@ async def test_what_was_exported_is_imported_equal_under_a_new_id() -> None:
 
 async def test_a_secret_that_is_told_late_is_not_exported_early() -> None:
     store = MemoryRecordStore()
-    steps: list[Step] = [Say("I try hunter2-and-more."), Calls(Call("login", {"password": "hunter2-and-more"}, needs="none"))]
+    steps: list[Step] = [
+        Say("I try hunter2-and-more."),
+        Calls(Call("login", {"password": "hunter2-and-more"}, needs="none")),
+    ]
     assert sum("hunter2" in line for line in await recorded(store, steps)) == 2
     redacted = [line async for line in export_record(store, KEY, redact=Redactor(environ={}))]
     assert "hunter2" not in "".join(redacted)
@@ -176,6 +179,7 @@ def _change(line: str, **changes: Any) -> str:
         (lambda lines: [*lines[:3], *lines[4:]], 4, InvalidInput),
         (lambda lines: [*lines[:2], "", _change(lines[2], seq=0), *lines[3:]], 4, SchemaError),
         (lambda lines: [*lines, lines[0]], 8, InvalidInput),
+        (lambda lines: [*lines[:3], _change(lines[3], sessionId="other"), *lines[4:]], 4, InvalidInput),
     ],
 )
 async def test_a_bad_line_is_named_and_nothing_is_stored(spoil: Any, number: int, error: type[Exception]) -> None:

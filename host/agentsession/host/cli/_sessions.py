@@ -25,6 +25,7 @@ from agentsession.host.cli._render import Renderer
 from agentsession.host.cli._text import cells, count, cut, escape, plural
 from agentsession.host.records import (
     Redactor,
+    delete_record,
     export_record,
     find_record,
     follow_record,
@@ -43,6 +44,8 @@ _LONGEST_TURN: Final = 20_000
 """Events of a turn that are read so that the end of it is told right; of a longer one its first are left out."""
 _AGE: Final = re.compile(r"(\d{1,6})\s*(m|h|d|w)")
 _UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_STAYS: Final = line(("what agents keep elsewhere, as ADK's own sessions, and files of long outputs stay", "dim"))
+"""A file of records is all that is known here."""
 _STATES: Final[dict[str, tuple[str, Style]]] = {
     "input_required": ("waits", "ask"),
     "running": ("at work", "warn"),
@@ -191,8 +194,9 @@ def delete(out: Out, file: str, session: str, *, agent: str | None, user: str | 
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             out.lines([line("nothing was deleted")])
             return
-    _with(file, lambda store: store.delete(info.key))
-    out.lines([line(f"session {escape(session)} deleted")])
+    gone = _with(file, lambda store: delete_record(store, info.key))
+    others = f", with {plural(len(gone) - 1, 'session')} of sub-agents" if len(gone) > 1 else ""
+    out.lines([line(f"session {escape(session)} deleted{others}"), _STAYS])
 
 
 def prune(
@@ -234,6 +238,8 @@ def prune(
         return
     out.lines(_table(gone, [titles.get(info.key, "") for info in gone], out.width))
     out.lines([line(f"{plural(len(gone), 'session')} {'would be ' if dry_run else ''}deleted")])
+    if gone:
+        out.lines([_STAYS])
 
 
 # --- parts --------------------------------------------------------------------------------------------------------

@@ -1,9 +1,10 @@
-"""What is done with stored records: export and import, follow, prune, redact.
+"""What is done with stored records: delete, export and import, follow, prune, redact.
 
 For any ``RecordStore`` of ``agentsession.protocol``; where a store has to offer more, the function says so. The stores
 themselves are in ``agentsession.host``: ``SqliteRecordStore``, ``SqlRecordStore``.
 """
 
+from agentsession.host.records._delete import delete_record
 from agentsession.host.records._export import RecordLines, export_record
 from agentsession.host.records._find import find_record
 from agentsession.host.records._follow import RecordFollower, follow_record
@@ -16,6 +17,7 @@ __all__ = [
     "RecordFollower",
     "RecordLines",
     "Redactor",
+    "delete_record",
     "export_record",
     "find_record",
     "follow_record",

@@ -13,6 +13,7 @@ from agentsession.protocol import (
     InvalidInput,
     RecordCatalog,
     RecordInfo,
+    RecordKey,
     RecordStore,
     SessionNotFound,
 )
@@ -38,19 +39,20 @@ def catalog_of(store: RecordStore) -> RecordCatalog:
 async def all_records(
     store: RecordStore, *, agent: str | None = None, user_id: str | None = None
 ) -> AsyncIterator[RecordInfo]:
-    """Every record, newest first, read by pages. A page whose last record goes meanwhile ends it."""
+    """Every record, newest first, read by pages; one that goes meanwhile may be among them."""
     catalog = catalog_of(store)
-    after = None
+    given: list[RecordKey] = []  # a page begins after the last one that is still there
     while True:
         try:
-            page = await catalog.browse(agent=agent, user_id=user_id, limit=_PAGE, after=after)
+            page = await catalog.browse(agent=agent, user_id=user_id, limit=_PAGE, after=given[-1] if given else None)
         except SessionNotFound:
-            return
+            given.pop()
+            continue
         for info in page:
             yield info
         if len(page) < _PAGE:
             return
-        after = page[-1].key
+        given += [info.key for info in page]
 
 
 async def find_record(

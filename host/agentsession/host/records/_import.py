@@ -66,7 +66,17 @@ async def import_record(
     """
     machine = SessionMachine(blame="peer")
     events: list[Event] = []
+    session: str | None = None
     for number, event in _events(lines):
+        session = session or event.session_id
+        if event.session_id != session:
+            raise InvalidInput(
+                f"line {number} cannot be imported: it is of another session",
+                where=f"line {number}, event #{event.seq}",
+                got=event.session_id,
+                expected=session,
+                fix="import one session at a time",
+            )
         try:
             machine.feed(event)
         except ProtocolViolation as error:
