@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from tests.host.report.records import Writer, coder_at_work, long_record
 
 from agentsession.conformance.strategies import records
-from agentsession.host.report import html, timeline
+from agentsession.host.report import html, timeline, turn
 from agentsession.protocol import (
     Code,
     Custom,
@@ -28,6 +28,7 @@ from agentsession.protocol import (
     Terminal,
     Text,
     Thought,
+    ToolResponse,
     ToolUpdate,
     UnknownEvent,
     Usage,
@@ -307,6 +308,52 @@ def test_a_secret_of_the_environment_is_masked(monkeypatch: pytest.MonkeyPatch) 
 def test_a_secret_is_masked_before_a_text_is_cut() -> None:
     text = "x" * 19_989 + " " + SECRET
     assert "sk-abcdef" not in html(timeline(said(Text(text=text))))
+
+
+@pytest.mark.parametrize("before", [190, 118, 78])
+def test_a_secret_is_masked_before_a_task_or_a_title_is_cut(before: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_SERVICE_TOKEN", "plain-words-here")
+    text = "x" * before + " plain-words-here"
+    w = Writer()
+    w.begin(text)
+    w.add(SessionUpdate, title=text)
+    w.say("done")
+    w.end()
+    assert "plain-w" not in html(timeline(w.events))
+
+
+PEM = "-----BEGIN PRIVATE KEY-----\nMIIEabc\ndefghij\n-----END PRIVATE KEY-----\n"
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        Diff(path="id_rsa", old_text="", new_text=PEM),
+        Diff(path="id_rsa", old_text=PEM, new_text=None),
+        Diff(path="id_rsa", patch="".join(f"+{row}\n" for row in PEM.splitlines())),
+    ],
+)
+def test_a_secret_of_several_lines_is_masked_in_a_change(part: Diff) -> None:
+    w = Writer()
+    w.begin("go")
+    w.ask_tool("r", "write", {"path": "id_rsa"})
+    w.add(ToolResponse, request_id="r", name="write", status="completed", content=[part])
+    w.add(Message, message_id="m", role="agent", content=[part])
+    assert "defghij" not in html(timeline(w.events))
+
+
+def test_what_was_a_secret_in_another_turn_is_masked_in_the_page_of_one() -> None:
+    w = Writer()
+    w.begin("log in")
+    w.ask_tool("r", "login", {"user": "ann", "password": "tr0ub4dor&3"})
+    w.respond("r", "login", "ok")
+    w.end()
+    w.begin("how?")
+    w.say("I used tr0ub4dor&3.")
+    w.end()
+    page = html(turn(timeline(w.events), 2))
+    assert "I used ***." in page
+    assert "tr0ub4dor" not in page
 
 
 def test_a_long_text_is_cut_and_says_by_how_much() -> None:

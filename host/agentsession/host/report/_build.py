@@ -40,8 +40,6 @@ from agentsession.protocol import (
 
 __all__ = ["label", "status_of", "timeline", "turn"]
 
-_TITLE: Final = 200
-"""Characters of a task that stand in a heading."""
 _UPDATES: Final = 100
 """Updates of a call that are kept because they hold data."""
 _PROBLEMS: Final[Mapping[str, Problem]] = {"failed": "error", "denied": "denied", "unknown": "unknown"}
@@ -72,6 +70,7 @@ def turn(whole: Timeline, number: int) -> Timeline:
         items=tuple(whole.items[index] for index in places),
         spans=tuple(spans),
         usage=tuple(point for point in whole.usage if point.turn == number),
+        others=tuple(item for item in (*whole.items, *whole.others) if item.turn != number),
     )
 
 
@@ -215,7 +214,7 @@ class _Builder:
             item.kind = "steer"
             item.status = "injected"
         else:
-            self._turns[-1].task = plain_text(event.content)[:_TITLE]
+            self._turns[-1].task = plain_text(event.content)  # whole: secrets are masked before it is cut
         self._has_spoken.add(event.turn_id)
 
     def _unclosed(self) -> None:
@@ -378,7 +377,7 @@ class _Builder:
         return Timeline(
             session_id=self._session_id,
             agent=self._agent or next(iter(self._work.agents.get(None, ())), ""),
-            title=self._title[:_TITLE] or task,
+            title=self._title or task,
             began=self._began,
             length_s=self._now,
             turns=tuple(self._turns),

@@ -151,9 +151,11 @@ class ItemView:
             return self._pre(f"$ {part.command or part.terminal_id or ''}\n{part.output or ''}")
         if isinstance(part, Diff):
             head = f"<p><code>{self._safe.line(part.path)}</code></p>"
-            if part.patch is not None:
-                return head + self._rows((row[:1], row[1:]) for row in part.patch.splitlines())
-            return head + self._diff(part.old_text or "", part.new_text or "")
+            # Before it is taken apart: a secret may have several lines.
+            patch, old, new = self._safe.value([part.patch, part.old_text or "", part.new_text or ""])
+            if patch is not None:
+                return head + self._rows((row[:1], row[1:]) for row in patch.splitlines())
+            return head + self._diff(old, new)
         if isinstance(part, Media):
             size = f", {len(part.data) * 3 // 4:,} bytes" if part.data else ""
             return f'<p class="dim">{self._safe.line(f"{part.mime_type}{size} {part.name or part.uri or chr(32)}")}</p>'

@@ -149,6 +149,8 @@ class Timeline:
     agents: dict[str | None, tuple[str, ...]]
     """Which agents worked on each thread, in the order in which the threads came up; the main thread is ``None``."""
     models: tuple[str, ...] = ()
+    others: Sequence[Item] = ()
+    """Items that are not shown, where this is one turn of a record: what is a secret in them is one here, too."""
 
     @property
     def reason(self) -> str | None:

@@ -40,7 +40,7 @@ _LINES: Final = 20_000
 
 def html(timeline: Timeline) -> str:
     """The page. Secrets are masked, also those that the environment of this process holds."""
-    safe = Safe(event for item in timeline.items for event in item.events)
+    safe = Safe(event for item in (*timeline.items, *timeline.others) for event in item.events)
     return _Page(timeline, safe).page()
 
 
