@@ -40,6 +40,8 @@ class ToolSpan:
 
     def __init__(self, span: Any = None) -> None:
         self._span = span
+        self._told: list[Any] = []
+        """What was told: what is a secret in the arguments is one in the result."""
         self.error: str | None = None
 
     def failed(self, code: str) -> None:
@@ -62,7 +64,8 @@ class ToolSpan:
             return
         try:
             value = make()
-            text = json.dumps(Masker([value]).json(value), ensure_ascii=False, default=str)
+            self._told.append(value)
+            text = json.dumps(Masker(self._told).json(value), ensure_ascii=False, default=str)
             self._span.set_attribute(name, text[:_LONGEST])
         except Exception:  # logged; telemetry must not change what happens
             logger.debug("content of a span was lost", exc_info=True)
