@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import anyio
@@ -59,6 +61,21 @@ def test_a_page_to_stdout_is_all_that_stdout_has(command: Command, tmp_path: Pat
     assert done.stdout.startswith("<!doctype html>")
     assert done.stderr == ""
     assert os.listdir(tmp_path) == ["log.ndjson"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_what_is_no_file_is_written_to_and_not_replaced(command: Command, tmp_path: Path) -> None:
+    write(tmp_path / "log.ndjson", coder_at_work())
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read = "import sys; sys.stdout.write(open('pipe').read(15))"
+    with subprocess.Popen([sys.executable, "-c", read], cwd=tmp_path, stdout=subprocess.PIPE) as reader:
+        try:
+            command("report", "log.ndjson", "-o", "pipe", cwd=tmp_path)
+            assert stat.S_ISFIFO(pipe.stat().st_mode)
+            assert reader.communicate(timeout=30)[0] == b"<!doctype html>"
+        finally:
+            reader.kill()
 
 
 def test_a_session_of_a_store_is_found_by_its_id_alone(command: Command, tmp_path: Path) -> None:

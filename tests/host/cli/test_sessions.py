@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import anyio
@@ -156,6 +158,20 @@ def test_an_export_does_not_write_over_a_file(command: Command, file: str, tmp_p
     gone = command("sessions", "export", "nope", "--store", file, "--out", str(tmp_path / "y"))
     assert gone.returncode != 0
     assert not (tmp_path / "y").exists()
+
+
+def test_an_export_that_does_not_fit_leaves_no_file_and_says_so(command: Command, file: str, tmp_path: Path) -> None:
+    export = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)); " + (
+        "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+        "from agentsession.host.cli import main; sys.exit(main(sys.argv[1:]))"
+    )
+    text = command("sessions", "export", "done", "--store", file).stdout
+    big = text.replace("Hello", "Hello" * 40_000)
+    assert command("sessions", "import", "-", "--store", file, "--session", "big", stdin=big).returncode == 0
+    words = ["sessions", "export", "big", "--store", file, "--out", str(tmp_path / "x")]
+    done = subprocess.run([sys.executable, "-c", export, *words], capture_output=True, text=True, check=False)
+    assert "error[output-failed]" in done.stderr
+    assert not (tmp_path / "x").exists()
 
 
 def test_delete_asks_at_a_terminal_alone_and_deletes(command: Command, file: str) -> None:

@@ -159,6 +159,9 @@ def _write(path: Path, page: str, *, anything: bool) -> None:
             raise CommandError(
                 f"{path} is in the way", id="report-exists", where="report", fix=f"-o {path.stem}-report.html"
             )
+        if path.exists() and not path.is_file():  # a pipe or a device is written to, and never replaced
+            path.write_text(page, encoding="utf-8", newline="\n")
+            return
         handle, temporary = tempfile.mkstemp(prefix=".report-", dir=path.parent)
         with open(handle, "w", encoding="utf-8", newline="\n") as target:
             target.write(page)

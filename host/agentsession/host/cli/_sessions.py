@@ -353,16 +353,22 @@ def _target(file: str) -> Iterator[BinaryIO | None]:
     try:
         target = os.fdopen(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb")
     except OSError as error:
-        raise CommandError(
-            f"cannot write {file}: {error.strerror or error}", id="output-failed", fix="name another file"
-        ) from error
+        raise _unwritten(file, error) from error
     try:
         with target:
             yield target
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             Path(file).unlink()
+        if isinstance(error, OSError):
+            raise _unwritten(file, error) from error
         raise
+
+
+def _unwritten(file: str, error: OSError) -> CommandError:
+    return CommandError(
+        f"cannot write {file}: {error.strerror or error}", id="output-failed", fix="name another file, or make room"
+    )
 
 
 @contextlib.contextmanager
