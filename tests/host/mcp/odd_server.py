@@ -20,6 +20,7 @@ PAGES: list[list[dict[str, Any]]] = [
     [
         {"name": "bad", "inputSchema": {**OBJECT, "properties": {"a": {"type": "nonsense"}}}},
         {"name": "one", "inputSchema": OBJECT},
+        {"name": "slow", "inputSchema": OBJECT, "execution": {"taskSupport": "required"}},
     ],
     [],
     [{"name": "a b", "inputSchema": {**OBJECT, "properties": {"n": {"default": None}}}, "description": "Two words."}],

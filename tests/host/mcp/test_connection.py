@@ -178,6 +178,7 @@ async def test_every_page_of_tools_is_read_and_what_is_of_no_use_is_left_out(cap
     assert last.parameters_schema == {"type": "object", "properties": {"n": {"default": None}}}
     assert "'bad' of fs cannot be used" in caplog.text
     assert "lists 'one' twice" in caplog.text
+    assert "its server runs it as a task alone" in caplog.text
 
 
 @on_asyncio

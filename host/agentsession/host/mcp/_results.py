@@ -12,7 +12,15 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from agentsession.host._outcome import ToolOutcome
-from agentsession.protocol import ContentPart, Media, Reference, Text, ToolAnnotations, ToolDescriptor
+from agentsession.protocol import (
+    ConfigurationError,
+    ContentPart,
+    Media,
+    Reference,
+    Text,
+    ToolAnnotations,
+    ToolDescriptor,
+)
 
 __all__ = ["as_descriptor", "as_outcome"]
 
@@ -26,7 +34,13 @@ _HINTS: Final = {
 
 
 def as_descriptor(tool: Mapping[str, Any]) -> ToolDescriptor:
-    """One entry of ``tools/list``. Raises pydantic's error for what is none."""
+    """One entry of ``tools/list``.
+
+    Raises pydantic's error for what is none, and :class:`ConfigurationError` for a tool that runs as a task alone.
+    """
+    if _mapping(tool.get("execution")).get("taskSupport") == "required":
+        # Experimental in one version of the protocol and gone from the next; each plain call would be refused.
+        raise ConfigurationError("its server runs it as a task alone, which is not spoken here")
     claims = _mapping(tool.get("annotations"))
     marks = {ours: claims[theirs] for theirs, ours in _HINTS.items() if isinstance(claims.get(theirs), bool)}
     return ToolDescriptor(
