@@ -67,6 +67,7 @@ async def test_r74_opened_used_aborted_and_closed_by_different_tasks_the_server_
             tasks.start_soon(host.run_turn, FakeSession([call("r1", "fs_hang")], []), "go")
             await server.wait_for("hang")
             await host.abort()
+            await server.wait_for("hang cancelled")
 
     async def writes() -> None:
         session = FakeSession([call("r1", "fs_write", path="a")], [])
@@ -79,7 +80,7 @@ async def test_r74_opened_used_aborted_and_closed_by_different_tasks_the_server_
         assert len(server.alive) == 1
         await in_a_task_of_its_own(tools.aclose)
     assert (server.alive, len(server.pids), tools.is_connected) == ([], 1, False)
-    assert server.received[:2] == ["hang", "hang cancelled"]
+    assert server.received[:2] == ["hang", "hang cancelled"]  # by the abort, not by the end of the server
     assert (await called(tools, "write", path="b")).error_code == "server_unavailable"
 
 
