@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,10 @@ def word(decision: str, condition: str, args: dict[str, Any]) -> bool:
         ('/a { glob = "[!ab]?" }', {"a": "bz"}, False),
         ('/a { regex = "a+" }', {"a": "aaa"}, True),
         ('/a { regex = "a+" }', {"a": "aaab"}, False),
+        ('/a { regex = "x\\ny" }', {"a": "x\ny"}, True),
+        ('/a { regex = "DROP.*" }', {"a": "x\nDROP"}, False),
+        ('/a { eq = "\\u00e9" }', {"a": "o\u0301"}, False),
+        ('/a { eq = "e\\u0301" }', {"a": "e\u0301"}, True),
         ('/a { prefix = "secrets/" }', {"a": "./README"}, False),
         ('/a { prefix = "https://a.example/" }', {"a": "https://a.example/x?y=https://b"}, True),
         ('/a { glob = "src/*" }', {"a": "src/a..b"}, True),
@@ -76,6 +81,10 @@ def test_a_condition_holds_alike_for_every_decision(condition: str, args: dict[s
         ('/a { prefix = "src" }', {"a": "src/\ufffd"}),
         ('/a { prefix = "src/" }', {"a": "src/../../etc/passwd"}),
         ('/a { glob = "src/**" }', {"a": "src/../../etc/passwd"}),
+        ('/a { regex = ".*DROP.*" }', {"a": "x\nDROP TABLE y"}),
+        ('/a { eq = "\\u00e9" }', {"a": "e\u0301"}),
+        ('/a { in = ["\\u00e9", 1] }', {"a": "e\u0301"}),
+        ('/a { under = "\\u00e9" }', {"a": "e\u0301/x"}),
         ('/a { prefix = "/etc/" }', {"a": "//etc/passwd"}),
         ('/a { prefix = "/etc/" }', {"a": "/./etc/passwd"}),
         ('/a { glob = "secrets/*" }', {"a": "./secrets/key"}),
@@ -123,3 +132,12 @@ def test_all_conditions_of_a_rule_must_hold() -> None:
     assert engine(text).evaluate(request("t", {"a": 1, "b": 3})).by == "policy:no_match"
     assert engine(text).evaluate(request("t", {"a": "odd", "b": 2})).by == "policy:it"
     assert engine(text).evaluate(request("t", {"a": "odd", "b": 3})).by == "policy:no_match"
+
+
+@pytest.mark.parametrize(("path", "holds"), [("SECRETS/key", True), ("Secrets2/key", False), ("README", False)])
+def test_where_the_file_system_takes_letters_for_the_same_a_denial_holds_for_both(
+    monkeypatch: pytest.MonkeyPatch, path: str, holds: bool
+) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert word("deny", '/a { under = "secrets" }', {"a": path}) is holds
+    assert not word("allow", '/a { under = "secrets" }', {"a": path})

@@ -15,6 +15,8 @@ import enum
 import fnmatch
 import os
 import re
+import sys
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -36,6 +38,8 @@ _LONGEST_FOR_REGEX: Final = 4_096
 """Characters. What a pattern costs can grow faster than the text it looks at."""
 
 
+_MARKED: Final = re.compile(r"\.\.|//|\./|%2|[\x00-\x1f\x7f]")
+"""Signs by which a text may mean another path, or hide a part of itself."""
 _UP: Final = re.compile(r"(?:^|[/\\]|%2f|%5c)(?:\.|%2e){2}(?:[/\\?#]|%2f|%5c|$)", re.IGNORECASE)
 """A step up, in a path or a URL."""
 _IDLE: Final = re.compile(r"(?<!:)/(?:\.?/)+")
@@ -63,6 +67,23 @@ Check = Callable[[Any], bool | None]
 """Of a value of the right kind; ``None`` is odd after all."""
 
 
+class Marked:
+    """A text with signs that may mean more than they show, and what these come to: found once, asked by many rules."""
+
+    __slots__ = ("composed", "idle_left_out", "is_printable", "leads_up", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.leads_up = _UP.search(text) is not None
+        self.idle_left_out = _IDLE.sub("/", _AT_ONCE.sub("", text))
+        self.is_printable = text.isprintable()
+        self.composed: Marked | None = None if _is_composed(text) else Marked(_composed(text))
+        """With letters and their accents written as one sign; ``None`` where they are."""
+
+
+Careful = Callable[[Marked], bool | None]
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Condition:
     """``args = { "/pointer" = { operator = operand } }``, ready to be tested."""
@@ -73,14 +94,19 @@ class Condition:
     kinds: frozenset[str]
     """Of the values that it can judge."""
     check: Check
+    careful: Careful | None = None
+    """Of a text with signs that may mean more than they show (kind ``marked``), if it judges texts."""
 
     def fits(self, values: Values) -> Fit:
         """Whether it holds. An absent key is no match; a value of another kind is odd."""
         kind, value = values[self.pointer]
         if kind in self.kinds:
             found = self.check(value)
-            return Fit.ODD if found is None else Fit.YES if found else Fit.NO
-        return Fit.NO if kind == "absent" else Fit.ODD
+        elif kind == "marked" and self.careful is not None:
+            found = self.careful(value)
+        else:
+            return Fit.NO if kind == "absent" else Fit.ODD
+        return Fit.ODD if found is None else Fit.YES if found else Fit.NO
 
     @property
     def words(self) -> str:
@@ -109,6 +135,8 @@ def _kind_of(value: Any) -> tuple[str, Any]:
     kind = _kind(value)
     if kind is None or (kind == "text" and is_odd_text(value)) or (kind == "number" and value != value):
         return "odd", None
+    if kind == "text" and (_MARKED.search(value) is not None or not _is_composed(value)):
+        return "marked", Marked(value)
     return kind, value
 
 
@@ -191,28 +219,54 @@ def _one_of(members: Sequence[Any]) -> Check:
     return lambda value: (_kind(value), value) in known
 
 
-def _on_path(holds: Callable[[str], bool], operand: str) -> Check:
+def _on_path(holds: Check, operand: str) -> Careful:
     """``src/../../etc`` begins with ``src/`` and leads elsewhere, so it is odd where the operand is a path; so is
     ``//etc/passwd`` to ``/etc/``. A URL may say the dots as ``%2e``, and with a tab among them."""
     if "/" not in operand:
-        return holds
+        return _plain(holds)
     is_url = "://" in operand
 
-    def check(value: str) -> bool | None:
-        if (".." in value or "%2" in value) and _UP.search(value) is not None:
+    def check(value: Marked) -> bool | None:
+        if value.leads_up or (is_url and not value.is_printable):
             return None
-        if is_url and not value.isprintable():
-            return None
-        says = holds(value)
-        if ("//" in value or "./" in value) and holds(_IDLE.sub("/", _AT_ONCE.sub("", value))) is not says:
-            return None
-        return says
+        says = holds(value.text)
+        return says if holds(value.idle_left_out) is says else None
 
     return check
 
 
-def _regex(pattern: re.Pattern[str]) -> Check:
-    return lambda value: None if len(value) > _LONGEST_FOR_REGEX else pattern.fullmatch(value) is not None
+def _over_lines(holds: Check, operand: str) -> Careful:
+    """A line end must not hide the rest of a text from a ``.``, nor let it pass: where it decides, the text is odd."""
+    pattern = re.compile(operand, re.DOTALL)
+
+    def check(value: Marked) -> bool | None:
+        says = holds(value.text)
+        return says if says is None or (pattern.fullmatch(value.text) is not None) is says else None
+
+    return check
+
+
+def _is_composed(text: str) -> bool:
+    return text.isascii() or unicodedata.is_normalized("NFC", text)
+
+
+def _composed(text: str) -> str:
+    return unicodedata.normalize("NFC", text)
+
+
+def _either(holds: Careful, composed: Careful) -> Careful:
+    """A letter with an accent is written in two ways, which some file systems take for one: where it decides, the text
+    is odd. ``composed`` is the same check of an operand in the shorter way."""
+
+    def check(value: Marked) -> bool | None:
+        says = holds(value)
+        return says if value.composed is None or composed(value.composed) is says else None
+
+    return check
+
+
+def _plain(check: Check) -> Careful:
+    return lambda value: check(value.text)
 
 
 def _under(folder: str, workspace: str) -> Check:
@@ -222,6 +276,7 @@ def _under(folder: str, workspace: str) -> Check:
     """
     written = os.path.normpath(os.path.join(workspace, folder))
     leads_to = os.path.realpath(written)
+    folds = _folds_case(written)
 
     def check(value: str) -> bool | None:
         if not value or value[0] == "~" or "\\" in value or "://" in value or value.startswith("file:"):
@@ -232,9 +287,20 @@ def _under(folder: str, workspace: str) -> Check:
             leads = _is_in(os.path.realpath(path), leads_to)
         except (OSError, ValueError):
             return None
+        if folds and not says and not leads and _is_in(os.path.normpath(path).casefold(), written.casefold()):
+            return None
         return says if says == leads else None
 
     return check
+
+
+def _folds_case(path: str) -> bool:
+    """Whether ``SRC`` is ``src`` there: as the file system shows, or where there is nothing yet, as the system is known
+    to do."""
+    try:
+        return os.path.samefile(path, path.swapcase())
+    except OSError:
+        return sys.platform in ("darwin", "win32") and not os.path.exists(path)
 
 
 def _is_in(path: str, folder: str) -> bool:
@@ -263,23 +329,45 @@ def make_condition(pointer: str, operator: str, operand: Any, *, workspace: str)
         listed: list[Any] = [*members] if isinstance(members, list) else []  # pyright: ignore[reportUnknownArgumentType]
         kinds = [kind for kind in map(_kind, listed) if kind is not None]
         if kinds and len(kinds) == len(listed):
-            return Condition(pointer, operator, operand, frozenset(kinds), _one_of(listed))
+            check = _one_of(listed)
+            shorter = _one_of([_composed(one) if isinstance(one, str) else one for one in listed])
+            careful = _either(_plain(check), _plain(shorter)) if "text" in kinds else None
+            return Condition(pointer, operator, operand, frozenset(kinds), check, careful)
     elif operator in ("gt", "lt"):
         if _kind(operand) == "number" and operand == operand:
             bound: float = operand
-            check: Check = (lambda value: value > bound) if operator == "gt" else (lambda value: value < bound)
+            check = (lambda value: value > bound) if operator == "gt" else (lambda value: value < bound)
             return Condition(pointer, operator, operand, frozenset({"number"}), check)
     elif isinstance(operand, str) and operand:
-        return Condition(pointer, operator, operand, frozenset({"text"}), _text_check(operator, operand, workspace))
+        check, careful = _text_checks(operator, operand, workspace)
+        _, shorter = _text_checks(operator, _composed(operand), workspace)
+        return Condition(pointer, operator, operand, frozenset({"text"}), check, _either(careful, shorter))
     raise ValueError(OPERATORS[operator])
 
 
-def _text_check(operator: str, operand: str, workspace: str) -> Check:
-    if operator == "prefix":
-        return _on_path(lambda value: value.startswith(operand), operand)
-    if operator == "glob":
-        pattern = glob_pattern(operand)
-        return _on_path(lambda value: pattern.fullmatch(value) is not None, operand)
+def _text_checks(operator: str, operand: str, workspace: str) -> tuple[Check, Careful]:
+    """Of any text, and of one that is marked."""
+    if operator == "under":
+        check = _under(os.path.expanduser(operand), workspace)
+        return check, _plain(check)
     if operator == "regex":
-        return _regex(re.compile(operand))
-    return _under(os.path.expanduser(operand), workspace)
+        check = _regex(re.compile(operand))
+        return check, _over_lines(check, operand)
+    if operator == "prefix":
+        check = _begins_with(operand)
+    else:
+        pattern = glob_pattern(operand)
+        check = _matches(pattern)
+    return check, _on_path(check, operand)
+
+
+def _begins_with(operand: str) -> Check:
+    return lambda value: value.startswith(operand)
+
+
+def _matches(pattern: re.Pattern[str]) -> Check:
+    return lambda value: pattern.fullmatch(value) is not None
+
+
+def _regex(pattern: re.Pattern[str]) -> Check:
+    return lambda value: None if len(value) > _LONGEST_FOR_REGEX else pattern.fullmatch(value) is not None

@@ -193,6 +193,8 @@ class PolicyEngine:
                 kind, value = values[first.pointer]
                 if kind == "absent" or (kind in first.kinds and first.check(value) is False):
                     continue
+                if kind == "marked" and first.careful is not None and first.careful(value) is False:
+                    continue
             if not rule.holds(call, part):
                 continue
             if rule.tightens(call):
