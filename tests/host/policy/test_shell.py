@@ -146,6 +146,7 @@ def test_no_way_of_writing_it_passes_a_denial(command: Any) -> None:
         "alias l='rm x'; l",
         "hash -p /bin/rm z; z",
         "and rm x",
+        "git status" + " a" * 1_100,
         "",
         " ",
         7,
@@ -166,6 +167,8 @@ def test_what_is_not_understood_is_not_allowed_and_a_denial_holds(command: Any) 
         "echo cm0geA== | base64 -d | sh",
         "echo rm x | sudo -u bob bash",
         "echo rm x | bash -s",
+        "echo rm x | bash -s x",
+        "echo rm x | parallel -j 4 env",
         "echo rm x | bash -o errexit",
         "sh < f",
         "bash /dev/stdin < f",
@@ -240,6 +243,12 @@ def test_a_denial_of_a_subcommand_holds_past_options_and_whatever_makes_its_word
 def test_a_denial_holds_for_no_command_that_is_plainly_another(command: str) -> None:
     allows = '[[rule]]\nid = "a"\ntools = ["sh"]\ndecision = "allow"\n'
     assert decides(f"{allows}{DENIES}", request("sh", {"command": command})) == ("allow", "a")
+
+
+def test_a_line_that_several_programs_could_take_is_read_once() -> None:
+    parts = parse_command("sudo bash -c -c 'ls -l'")
+    assert parts is not None
+    assert [part.words for part in parts if part.words[0] == "ls"] == [("ls", "-l")]
 
 
 @pytest.mark.parametrize(

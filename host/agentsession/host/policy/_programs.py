@@ -33,7 +33,7 @@ RUNNERS: Final = (
     | {"sudo", "doas", "pkexec", "command", "builtin", "exec", "eval", "time", "nohup", "nice", "ionice", "timeout"}
     | {"setsid", "stdbuf", "unbuffer", "busybox", "toybox", "find", "fd", "chroot", "unshare", "nsenter", "setpriv"}
     | {"strace", "ltrace", "valgrind", "taskset", "chrt", "setarch", "prlimit", "fakeroot", "systemd-run", "xvfb-run"}
-    | {"source", ".", "-", "noglob", "nocorrect", "docker", "podman", "kubectl", "uv", "poetry", "pipenv", "npx"}
+    | {"source", ".", "-", "noglob", "nocorrect", "uv", "poetry", "pipenv", "npx"}
 )
 """Programs that run what follows them: each later word may begin a command."""
 
