@@ -86,7 +86,7 @@ def test_some_failures_are_worth_another_try() -> None:
     ("code", "message", "shown"),
     [
         ("500", "boom\nTraceback (most recent call last):\n  File", "boom"),
-        ("500", "", "the run failed with 500"),
+        ("500", "", "the provider answered 500, INTERNAL"),
         ("SAFETY", None, "the provider refused to answer (SAFETY)"),
         ("401", "bad api_key=abc123 given", "bad api_key= [redacted] given"),
         ("401", '{"api_key": "abc123", "at": 1}', '{"api_key": [redacted]", "at": 1}'),

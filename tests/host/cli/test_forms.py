@@ -90,6 +90,12 @@ def test_a_wrong_value_is_told_at_once_and_asked_for_again(lines: list[str], pro
     [
         ({"type": "array", "items": {"enum": ["a", "b", "c"]}}, "some of 1 a   2 b   3 c", "1, c", ["a", "c"]),
         ({"type": "array", "items": {"$ref": "#/$defs/Size"}}, "some of 1 s   2 l", '["l"]', ["l"]),
+        (
+            {"oneOf": [{"const": "once", "title": "for this call"}, {"const": "stop", "title": "stop"}]},
+            "1 once (for this call)   2 stop",
+            "1",
+            "once",
+        ),
         ({"type": "array", "items": {"type": "string"}}, "texts with commas between", "a b, c", ["a b", "c"]),
         ({"type": "array", "items": {"type": "integer"}}, "whole numbers with commas", "1,2", [1, 2]),
         (

@@ -198,4 +198,4 @@ def safe_message(code: str, message: str | None) -> str:
         return _MESSAGES[code]
     if code in _REFUSALS:
         return f"the provider refused to answer ({code})"
-    return f"the run failed with {code}"
+    return f"the provider answered {code}, {error_status(code)}" if code.isdecimal() else f"the run failed with {code}"

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from agentsession.host.cli._lines import Glyphs, Line, Span, Style, View, line
-from agentsession.host.cli._shapes import as_list, as_object, field_options, field_schema
+from agentsession.host.cli._shapes import as_list, as_object, field_options, field_schema, option_titles
 from agentsession.host.cli._text import DIFF_FOLD, OUTPUT_FOLD, cut, diff_lines, escape, fold, old_and_new, plural, wrap
 from agentsession.protocol import (
     Code,
@@ -203,7 +203,9 @@ _FORMATS: Final = {
 def _asks_for_one(field: Mapping[str, Any]) -> str:
     options = field_options(field)
     if options:
-        return "   ".join(f"{index} {option}" for index, option in enumerate(options, start=1))
+        titles = option_titles(field)
+        shown = [f"{option} ({titles[str(option)]})" if str(option) in titles else str(option) for option in options]
+        return "   ".join(f"{index} {option}" for index, option in enumerate(shown, start=1))
     kind = str(field.get("type"))
     if kind == "object" and (keys := as_object(field.get("properties"))):
         required = as_list(field.get("required"))

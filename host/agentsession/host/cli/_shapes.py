@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-__all__ = ["as_list", "as_object", "field_options", "field_schema", "follow", "is_list"]
+__all__ = ["as_list", "as_object", "field_options", "field_schema", "follow", "is_list", "option_titles"]
 
 
 def as_object(value: object) -> dict[str, Any] | None:
@@ -46,6 +46,15 @@ def field_options(schema: Mapping[str, Any]) -> list[Any]:
     """What a field's value is one of, where its schema lists that; else nothing."""
     found = as_list(schema.get("enum"))
     return found or [one["const"] for one in map(as_object, as_list(schema.get("oneOf"))) if one and "const" in one]
+
+
+def option_titles(schema: Mapping[str, Any]) -> dict[str, str]:
+    """What each of a field's options means, where its schema says more than the option itself."""
+    if as_list(schema.get("enum")):
+        return {}
+    options = [one for one in map(as_object, as_list(schema.get("oneOf"))) if one and "const" in one]
+    titles = [(str(one["const"]), one.get("title")) for one in options]
+    return {option: title for option, title in titles if isinstance(title, str) and title not in ("", option)}
 
 
 def follow(reference: object, root: Mapping[str, Any]) -> dict[str, Any] | None:
