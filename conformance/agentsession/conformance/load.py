@@ -86,10 +86,10 @@ def _module_of(target: str) -> tuple[ModuleType, str]:
     module_name, colon, name = target.partition(":")
     if not (module_name and colon and name):
         raise ConfigurationError(
-            "the harness is not named",
+            "what to prove is not named",
             got=repr(target),
-            expected="MODULE:NAME, such as my_package.conformance:harness",
-            fix="agentsession conform MODULE:NAME",
+            expected="MODULE:NAME, such as my_package.conformance:harness, or with --store my_package.stores:factory",
+            fix="agentsession conform MODULE:NAME, see agentsession conform --help",
             id="usage",
         )
     here = str(Path.cwd())
