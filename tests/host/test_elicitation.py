@@ -9,7 +9,7 @@ import pytest
 from agentsession.host import Approval, CallbackChannel, ElicitationChannel, NoChannel, Position, ScriptedChannel
 from agentsession.host._elicitation import as_approval
 from agentsession.host._policy import PolicyDecision
-from agentsession.protocol import ElicitationRequest, ToolRequest
+from agentsession.protocol import ConfigurationError, ElicitationRequest, ToolRequest
 
 pytestmark = pytest.mark.anyio
 
@@ -33,10 +33,24 @@ ASK = PolicyDecision("ask_user")
         Approval("yes", reason=7),  # type: ignore[arg-type]
     ],
 )
-async def test_an_unclear_word_is_no(value: Any) -> None:
+async def test_an_unclear_word_is_no_and_the_host_is_told(value: Any, caplog: pytest.LogCaptureFixture) -> None:
     approval = as_approval(value)
     assert not approval.is_yes
     assert approval.reason == "unclear_answer"
+    assert f"the channel answered a {type(value).__name__}, which is no clear Approval" in caplog.text
+
+
+async def test_a_yes_that_is_to_be_remembered_in_an_unknown_way_is_none() -> None:
+    with pytest.raises(ConfigurationError, match="remember is 'forever'"):
+        Approval.yes(remember="forever")  # type: ignore[arg-type]
+
+
+async def test_an_answer_to_a_question_that_is_none_is_told_to_the_host(caplog: pytest.LogCaptureFixture) -> None:
+    answer = await CallbackChannel(ask=lambda *_: {"size": 3}).ask(QUESTION, Position())
+    assert answer is not None
+    assert answer.action == "decline"
+    assert "the channel answered a dict to a 'clarification', so it was declined" in caplog.text
+    assert "size" not in caplog.text
 
 
 async def test_a_clear_word_is_taken() -> None:

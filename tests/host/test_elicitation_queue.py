@@ -360,7 +360,9 @@ async def test_a_secret_is_nowhere_but_with_the_agent(caplog: pytest.LogCaptureF
         (card,) = await waits(channel)
         assert card["has_secrets"] is True
         wrong = channel.answer(card["id"], {"action": "accept", "content": {"region": SECRET, "token": SECRET}})
-        assert wrong.status == "invalid"
+        assert (wrong.status, wrong.reason) == ("invalid", '/region: expected one of "eu", "us"')
+        absent = channel.answer(card["id"], {"action": "accept", "content": {"token": SECRET}})
+        assert (absent.status, absent.reason) == ("invalid", "/: 'region' is missing")
         assert channel.answer(card["id"], {"action": "accept", "content": {"region": "eu", "token": SECRET}}).ok
         late = channel.answer(card["id"], {"action": "accept", "content": {"region": "eu", "token": SECRET}})
     assert heard == [{"region": "eu", "token": SECRET}]

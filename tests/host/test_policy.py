@@ -31,16 +31,20 @@ def request(name: str = "read_file", **more: Any) -> PolicyRequest:
 
 
 @pytest.mark.parametrize("answer", [None, True, 1, {"decision": "allow"}, PolicyDecision(True)])  # type: ignore[arg-type]
-async def test_what_is_no_decision_denies(answer: object) -> None:
+async def test_what_is_no_decision_denies_and_the_host_is_told(
+    answer: object, caplog: pytest.LogCaptureFixture
+) -> None:
     decision = await decide(lambda _: answer, request())  # type: ignore[arg-type,return-value]
     assert decision.strictness == 2
     assert decision.reason is not None
     assert decision.reason.startswith("policy_error")
+    assert f"the policy answered a {type(answer).__name__} at 'read_file'" in caplog.text
 
 
 @pytest.mark.parametrize("word", ["never", "Allow", "ALLOW", "yes", "", "allow ", "allowed"])
-async def test_an_unknown_word_denies(word: str) -> None:
+async def test_an_unknown_word_denies_and_the_host_is_told(word: str, caplog: pytest.LogCaptureFixture) -> None:
     decision = await decide(lambda _: word, request())
+    assert f"the policy answered {word!r} at 'read_file'" in caplog.text
     assert decision.decision == "deny"
     assert (decision.reason or "").startswith("unknown_decision")
 

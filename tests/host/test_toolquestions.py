@@ -54,6 +54,18 @@ async def test_an_answer_of_the_person_reaches_the_tool_that_asked() -> None:
     assert progress.data == {"asked": {"kind": "clarification", "message": "Which size?", "action": "accept"}}
 
 
+async def test_a_question_whose_schema_is_none_fails_before_anybody_is_asked() -> None:
+    @tool(name="order", read_only=True)
+    async def wrong(context: ToolContext) -> str:
+        return (await context.ask("Which size?", schema={"type": "size"})).action
+
+    channel = ScriptedChannel()
+    session = FakeSession([call("r1", "order")], [])
+    await run(Host(tools=[wrong], policy=allow_all, channel=channel), session)
+    assert "the schema of a question is none" in answer_of(session, "r1").data["error"]["message"]
+    assert channel.asked == []
+
+
 @pytest.mark.rule("HITL-08")
 async def test_an_answer_that_does_not_fit_is_asked_for_again_and_at_last_is_none() -> None:
     problems: list[str | None] = []

@@ -137,7 +137,7 @@ async def test_edited_arguments_pass_schema_and_policy_again() -> None:
 
     session = FakeSession([call("r1", "add", a=1)], [])
     await run(Host(tools=[add], policy=policy, channel=CallbackChannel(approve)), session)
-    assert problems == [None, 'expected an integer, got "x"']
+    assert problems == [None, '/a: expected an integer, got "x"']
     assert isinstance(answer_of(session, "r1"), ToolDenial)
     assert answer_of(session, "r1").reason == "too big"
 

@@ -245,7 +245,10 @@ def _edited(args: object, tool: Tool | None) -> tuple[dict[str, Any], str | None
     if problem is not None:
         return edited, problem
     refused = tool.check(edited) if tool is not None else None
-    return edited, refused.data["error"]["message"] if refused is not None else None
+    if refused is None:
+        return edited, None
+    problems = [(one["path"], one["message"]) for one in refused.data["error"]["problems"]]
+    return edited, "; ".join(message if path == "/" else f"{path}: {message}" for path, message in problems)
 
 
 def denial(request: ToolRequest, reason: str, decision: Decision) -> ToolDenial:

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, Protocol, cast, runtime_checkable
+from typing import Any, Final, Literal, Protocol, cast, runtime_checkable
 
 from agentsession.host._policy import PolicyDecision
-from agentsession.protocol import Decision, ElicitationAnswer, ElicitationRequest, ToolRequest
+from agentsession.protocol import ConfigurationError, Decision, ElicitationAnswer, ElicitationRequest, ToolRequest
 
 __all__ = [
     "Approval",
@@ -29,8 +30,11 @@ __all__ = [
     "expiry",
 ]
 
+logger = logging.getLogger("agentsession.host")
+
 Verdict = Literal["yes", "no", "cancel", "pause"]
 Remember = Literal["once", "session", "always"]
+_REMEMBER: Final = ("once", "session", "always")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,7 +57,10 @@ class Position:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Approval:
-    """A person's word on a tool call. Make one with :meth:`yes`, :meth:`no`, :meth:`cancel` or :meth:`pause`."""
+    """A person's word on a tool call. Make one with :meth:`yes`, :meth:`no`, :meth:`cancel` or :meth:`pause`.
+
+    Raises :class:`agentsession.protocol.ConfigurationError` for a ``remember`` that there is not.
+    """
 
     verdict: Verdict
     """``yes`` runs it, ``no`` tells the model, ``cancel`` says no and ends the turn, ``pause`` leaves it waiting."""
@@ -66,6 +73,10 @@ class Approval:
     remember: Remember = "once"
     """With ``yes``: whether it holds for this call, for calls like it in this session, or always. Where the rule that
     asked wants to be asked each time, it holds once."""
+
+    def __post_init__(self) -> None:
+        if self.remember not in _REMEMBER:
+            raise ConfigurationError(f"remember is {self.remember!r:.60}", expected=", ".join(_REMEMBER))
 
     @classmethod
     def yes(
@@ -105,11 +116,17 @@ def as_approval(value: object) -> Approval:
     if isinstance(value, Approval) and value.verdict in ("yes", "no", "cancel", "pause"):
         # What cannot be recorded is no word of a person.
         can_be_recorded = isinstance(value.by, str) and isinstance(value.reason, str | None)
-        return value if can_be_recorded else Approval.no("unclear_answer", by="host")
+        return value if can_be_recorded else _unclear(value)
     if value is True:
         return Approval.yes()
     if value is False:
         return Approval.no()
+    return _unclear(value)
+
+
+def _unclear(value: object) -> Approval:
+    # Whoever wrote the channel must be able to learn of it; the model is told no more than that it was denied.
+    logger.warning("the channel answered a %s, which is no clear Approval, so it was denied", type(value).__name__)
     return Approval.no("unclear_answer", by="host")
 
 
@@ -165,7 +182,8 @@ class CallbackChannel:
     """Two functions, sync or async. Without one, what it would answer is refused.
 
     ``approve`` gets the request, the decision and the position, and returns an :class:`Approval`, ``True`` or
-    ``False``. ``ask`` gets the request and the position and returns an answer or ``None``.
+    ``False``. ``ask`` gets the request and the position and returns an answer (``accept(request.request_id, content)``,
+    ``decline``, ``cancel``) or ``None``, which leaves it waiting.
     """
 
     def __init__(
@@ -195,6 +213,12 @@ class CallbackChannel:
         answer = await value if inspect.isawaitable(value) else value
         if answer is None or isinstance(answer, ElicitationAnswer):
             return answer
+        logger.warning(
+            "the channel answered a %s to a %r, so it was declined: give accept(request.request_id, content), decline, "
+            "cancel or None",
+            type(answer).__name__,
+            request.kind,
+        )
         why = Decision(by="host", reason="unclear_answer")
         return ElicitationAnswer(request_id=request.request_id, action="decline", decision=why)
 

@@ -17,6 +17,7 @@ from agentsession.protocol import (
     ElicitationAnswer,
     ElicitationRequest,
     JsonError,
+    SchemaProblem,
     ToolRequest,
     accept,
     cancel,
@@ -185,10 +186,26 @@ def read_question(card: Card, given: Mapping[str, Any], by: str) -> ElicitationA
     if card.schema is not None:
         problem = find_problem(card.schema, content)
         if problem is not None:
-            said = "it does not fit what is asked for" if card.has_secrets else problem.message
-            return f"{problem.pointer}: {said}"
+            return _missing(card, content) or f"{problem.pointer}: {_told(card, problem)}"
     answer = accept(card.request_id, content) if "content" in given else accept(card.request_id)
     return answer.model_copy(update={"decision": Decision(by=by)})
+
+
+def _missing(card: Card, content: object) -> str | None:
+    """Which field is missing, where some are secret; the names are the schema's."""
+    required: Any = (card.schema or {}).get("required") if card.has_secrets else None
+    if not isinstance(required, list) or not isinstance(content, dict):
+        return None
+    given, listed = cast("dict[str, Any]", content), [*required]
+    names = [name for name in listed if isinstance(name, str) and name not in given]
+    return f"/: {names[0]!r} is missing" if names else None
+
+
+def _told(card: Card, problem: SchemaProblem) -> str:
+    """What is wrong; where there are secrets, only what would do: a secret may have been typed into any field."""
+    if not card.has_secrets:
+        return problem.message
+    return f"expected {problem.expected}" if problem.expected else "it does not fit what is asked for"
 
 
 def _unknown(given: Mapping[str, Any], known: tuple[str, ...]) -> str | None:

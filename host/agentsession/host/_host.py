@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import math
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Literal, cast
@@ -16,6 +15,7 @@ from typing import Any, Literal, cast
 import anyio
 
 from agentsession.host._attached import Attached, recorded_mode
+from agentsession.host._choices import check_choices
 from agentsession.host._elicitation import ElicitationChannel, NoChannel
 from agentsession.host._limits import HostLimits
 from agentsession.host._lineage import LOOSEST_MODE, Above, Child
@@ -114,12 +114,17 @@ class Host:
         remembered: RememberedAnswers | None = None,
         question_timeout_s: float | None = None,
     ) -> None:
-        if on_ask not in ("channel", "deny", "pause"):
-            raise ConfigurationError(f"unknown on_ask {on_ask!r}", expected="channel, deny or pause")
-        if max_parallel_tools < 1:
-            raise ConfigurationError(f"max_parallel_tools is {max_parallel_tools}", expected="1 or more")
-        if question_timeout_s is not None and not 0 < question_timeout_s < math.inf:
-            raise ConfigurationError(f"question_timeout_s is {question_timeout_s}", expected="seconds, or None")
+        check_choices(
+            tools=tools,
+            policy=policy,
+            channel=channel,
+            observer=observer,
+            on_answer=on_answer,
+            on_ask=on_ask,
+            tool_timeout_s=tool_timeout_s,
+            max_parallel_tools=max_parallel_tools,
+            question_timeout_s=question_timeout_s,
+        )
         if on_ask != "channel" or channel is None:
             channel = NoChannel("pause" if on_ask == "pause" else "deny")
         if remembered is None:

@@ -151,12 +151,14 @@ async def decide(policy: Policy, request: PolicyRequest) -> PolicyDecision:
     if isinstance(answer, str):
         answer = PolicyDecision(answer)
     if not isinstance(answer, PolicyDecision) or not isinstance(answer.decision, str):
+        logger.warning("the policy answered a %s at %r, so it was denied", type(answer).__name__, request.tool)
         return PolicyDecision("deny", reason=f"policy_error: a {type(answer).__name__} is not a decision")
     texts = [answer.by, answer.reason or "", answer.where or "", answer.narrowing or "", answer.scope]
     can_be_recorded = all(isinstance(text, str) for text in texts)
     if not can_be_recorded:
         return PolicyDecision("deny", reason="policy_error: by, reason and where must be text")
     if answer.decision not in DECISIONS:
+        logger.warning("the policy answered %r at %r, so it was denied", answer.decision[:40], request.tool)
         return dataclasses.replace(answer, decision="deny", reason=f"unknown_decision: {answer.decision[:40]}")
     return answer
 

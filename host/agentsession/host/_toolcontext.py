@@ -17,10 +17,13 @@ import anyio
 import anyio.from_thread
 
 from agentsession.protocol import (
+    ConfigurationError,
     Content,
     Decision,
     ElicitationAnswer,
     ElicitationRequest,
+    SchemaProblem,
+    SchemaValidator,
     ToolProgress,
     as_content,
     to_json,
@@ -148,8 +151,15 @@ class ToolContext:
         ``schema``: JSON Schema of the answer; the content of an ``accept`` fits it, the others have none. ``url``: an
         address that the person is asked to open. Only async tools can await it; a sync one calls
         ``anyio.from_thread.run(context.ask, message)``. Where nobody can be asked, the answer is ``decline``; once the
-        call is over, ``cancel``.
+        call is over, ``cancel``. Without a schema it is a yes or no: ``accept`` or ``decline``, and no content.
+
+        Raises :class:`agentsession.protocol.ConfigurationError` for a schema that is none.
         """
+        if schema:  # no answer could fit one that is none, and the person would be asked for nothing
+            try:
+                SchemaValidator(schema)
+            except SchemaProblem as problem:
+                raise ConfigurationError("the schema of a question is none", got=problem.message) from None
         given: dict[str, Any] = {"title": title, "url": url, "requested_schema": dict(schema) if schema else None}
         given = {key: value for key, value in given.items() if value is not None}
         over = ElicitationAnswer(

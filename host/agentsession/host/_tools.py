@@ -2,7 +2,7 @@
 
 Not for: several of them together (``_toolbox.py``), whether a call may run (``_policy.py``), when it runs
 (``_toolruns.py``). Rules carried: TOOL-04, SEC-01 (no traceback in a result).
-May import: anyio, ``_places``, ``_signature``, ``protocol``.
+May import: anyio, ``_choices``, ``_places``, ``_signature``, ``protocol``.
 
 A tool never raises to its caller. Bad arguments, a value that JSON cannot say, an exception: each becomes a result that
 the model can read, ``{"error": {"code", "message", ...}}`` with ``is_error``. The codes are in ``_outcome.py``.
@@ -24,6 +24,7 @@ import pydantic
 from pydantic import ValidationError
 
 from agentsession.host._cancellation import failures, raise_if_cancelled
+from agentsession.host._choices import check_seconds
 from agentsession.host._outcome import ToolError, ToolOutcome
 from agentsession.host._places import Places
 from agentsession.host._signature import ArgumentsRefused, Binds, SchemaCheck, read_model_signature, read_signature
@@ -79,6 +80,7 @@ class Tool:
         """What it needs a place in to run: its own limit, and that of its provider."""
         if max_parallel is not None:
             self.places = (Places(max_parallel, f"tool {descriptor.name!r}"),)
+        check_seconds(f"timeout_s of tool {descriptor.name!r}", timeout_s)
         self.timeout_s = timeout_s
         """Seconds it may run; ``None`` leaves it to the host."""
         self.expose_errors = expose_errors

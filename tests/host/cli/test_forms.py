@@ -163,6 +163,11 @@ def test_what_is_wrong_with_a_secret_is_told_without_the_secret(
     assert asked.secret
 
 
+def test_what_would_do_is_told_of_a_secret() -> None:
+    asked = form({"type": "object", "properties": {"pin": {"type": "string", "format": "password", "minLength": 4}}})
+    assert "expected at least 4 characters" in said(take(asked, "abc"))
+
+
 @pytest.mark.rule("SEC-01")
 @pytest.mark.parametrize(
     "field",

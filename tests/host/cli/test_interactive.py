@@ -261,7 +261,7 @@ async def test_an_edit_that_does_not_fit_the_tool_is_where_the_next_edit_begins(
         talk.type('{"item": "pens", "quantity": "ten"}')
         await talk.screen.until_said("your change")
         await talk.answer("y")
-        await talk.screen.until_said('! expected an integer, got "ten"')
+        await talk.screen.until_said('! what you sent cannot be taken: /quantity: expected an integer, got "ten"')
         assert next(one.plain for one in talk.conversation.live()) == "  [1] order pens 100  waits for you"
         talk.type("e")
         assert talk.put_back() == '{"item": "pens", "quantity": "ten"}'

@@ -204,6 +204,7 @@ def test_an_edit_that_did_not_fit_is_where_the_next_edit_begins() -> None:
         view=View(width=80, glyphs=ASCII),
         draft={"n": "x"},
     )
+    assert 'what you sent cannot be taken: expected an integer, got "x"' in joined(asked.block)
     assert asked.take("e", begun=LATER, drawn=DRAWN) == Edit('{"n": "x"}')
     assert asked.take("y", begun=LATER, drawn=DRAWN) == Answered(Approval.yes())
 

@@ -35,6 +35,7 @@ __all__ = ["FormQuestion"]
 
 _YES_NO: Final = {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}
 _ABSENT: Final = object()
+_UNFIT: Final = "that does not fit what is asked for"
 
 
 class FormQuestion:
@@ -142,9 +143,11 @@ class FormQuestion:
                 value = _ABSENT
         else:
             value, problem = _read(word, schema, self._root)
-            problem = problem or _problem(value, self._raw(name), self._root)
-            if problem:  # its words may hold what was typed
-                return self._say("that does not fit what is asked for" if self._is_secret(name) else problem)
+            if problem and self._is_secret(name):  # its words may hold what was typed
+                problem = _UNFIT
+            problem = problem or _problem(value, self._raw(name), self._root, is_secret=self._is_secret(name))
+            if problem:
+                return self._say(problem)
         if value is _ABSENT:
             self.content.pop(name, None)
         else:
@@ -285,9 +288,12 @@ def _json(word: str) -> tuple[Any, str | None]:
         return None, str(error)
 
 
-def _problem(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any]) -> str | None:
-    """What is wrong with a value, in words a person would use."""
+def _problem(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any], *, is_secret: bool) -> str | None:
+    """What is wrong with a value, in words a person would use; of a secret, what would do."""
     schema = {**{key: root[key] for key in ("$defs", "definitions") if key in root}, **schema}
+    if is_secret:
+        found = find_problem(schema, value)
+        return None if found is None else f"expected {found.expected}" if found.expected else _UNFIT
     low, high = schema.get("minimum"), schema.get("maximum")
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         if isinstance(high, (int, float)) and value > high:

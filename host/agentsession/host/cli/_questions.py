@@ -165,7 +165,8 @@ class ApprovalQuestion:
             why += f": {escape(self.decision.reason)}"
         out += [line(("  " + row, "dim")) for row in wrap(f"why: {why}; mode {escape(self._mode)}", width - 2)]
         if self.position.problem:
-            out.append(line((f"  {glyphs.warn} {escape(self.position.problem)}", "bad")))
+            told = escape(f"what you sent cannot be taken: {self.position.problem}").replace("\n", " ")
+            out += [line((f"  {row}", "bad")) for row in wrap(f"{glyphs.warn} {told}", width - 2)]
         body = args_block(self.args, width - 5, glyphs, "v shows all")
         out += indented(body, "     ")
         return [*out, *self._choices()]
