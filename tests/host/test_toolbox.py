@@ -93,6 +93,14 @@ async def test_a_name_that_two_providers_have_is_refused_also_when_it_is_asked_f
         assert refused.value.got == "one of provider 'a', one of provider 'b'"
 
 
+async def test_of_two_providers_with_one_name_that_name_is_what_has_to_change() -> None:
+    box = ToolBox([Namespaced("fs", ToolBox([add])), Namespaced("fs", ToolBox([add]))])
+    with pytest.raises(ConfigurationError) as refused:
+        names(box)
+    assert refused.value.got == "two providers have one name: provider 'fs'"
+    assert refused.value.fix == "give each a name of its own"
+
+
 async def test_a_name_that_a_provider_takes_later_stays_with_whoever_had_it(caplog: pytest.LogCaptureFixture) -> None:
     @tool(name="pay")
     def honest() -> str:

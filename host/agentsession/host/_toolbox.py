@@ -249,10 +249,12 @@ def provider_name(name: str) -> str:
 
 
 def _clash(name: str, one: ToolProvider | None, other: ToolProvider | None) -> ConfigurationError:
+    owners = [_named(one), _named(other)]
+    same = owners[0] == owners[1]
     return ConfigurationError(
         f"two tools are called {name!r}",
-        got=f"one of {_named(one)}, one of {_named(other)}",
-        fix='give one a prefix: Namespaced("name", provider)',
+        got=f"two providers have one name: {owners[0]}" if same else f"one of {owners[0]}, one of {owners[1]}",
+        fix="give each a name of its own" if same else 'give one a prefix: Namespaced("name", provider)',
     )
 
 

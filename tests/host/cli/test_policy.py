@@ -156,6 +156,8 @@ def test_explain_says_that_an_answer_was_remembered(command: Command, state: Pat
 
     anyio.run(remember)
     assert "was remembered, edit_file" in command("policy", "explain", "edit_file", cwd=tmp_path).stdout
+    other = command("policy", "explain", "edit_file", "--principal", "sales", cwd=tmp_path).stdout
+    assert "it was remembered for main: --principal main" in other
     assert "was remembered" not in command("policy", "explain", "other", cwd=tmp_path).stdout
 
 

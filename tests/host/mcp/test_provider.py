@@ -118,6 +118,12 @@ async def test_only_the_tools_that_are_wanted_are_offered_and_a_prefix_may_be_le
         assert (write.provider, write.local_name) == ("fs", "write")
 
 
+async def test_a_server_of_which_no_tool_is_wanted_is_said(port: int, caplog: pytest.LogCaptureFixture) -> None:
+    async with connected(port, only=["raed"]) as tools:
+        assert tools.descriptors == []
+    assert "fs has no tool that can be offered; only= is raed" in caplog.text
+
+
 async def test_two_servers_with_the_same_tools_live_in_one_host(port: int, log: Log) -> None:
     async with connected(port) as one, connected(port, name="other") as other:
         host = Host(tools=[one, other], policy=allow_all)

@@ -5,6 +5,7 @@ Not for: deciding (``agentsession.host.policy``). May import: typer, and inside 
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from agentsession.host.cli._text import cut, escape, wrap
 
 if TYPE_CHECKING:
     from agentsession.host import PolicyRequest
-    from agentsession.host.policy import Explanation, Matched, RememberedAnswer
+    from agentsession.host.policy import Explanation, Matched, RememberedAnswer, RememberedAnswers
 
 __all__ = ["policy"]
 
@@ -71,12 +72,17 @@ def explain(
     request = _read_call(call, mode, principal, annotations, agent_owned, untrusted, headless)
     engine = CommandPolicy(RunOptions(target="", policy=files or ())).engine
     found = engine.explain(request)
-    remembered = remembered_answers().find(request, found.decision)
+    answers = remembered_answers()
+    remembered = answers.find(request, found.decision)
     out = Out(sys.stdout, color=color)
     if as_json:
         out.json_line(_as_json(request, found, remembered))
-    else:
-        out.lines(_told(call, request, found, remembered, out.width))
+        return
+    out.lines(_told(call, request, found, remembered, out.width))
+    if found.decision.is_ask and remembered is None:
+        for path in _who_was_answered(answers, request, found):
+            told = f"it was remembered for {' > '.join(path)}: --principal {'/'.join(path)}"
+            out.lines([line(row) for row in wrap(escape(told).replace("\n", " "), out.width)])
 
 
 @policy.command()
@@ -277,6 +283,16 @@ def _ask_lines(
         return [*out, line("a yes is not remembered: the rule asks each time")]
     words = f"a yes can be remembered for: {scope_words(request, found.decision)}"
     return [*out, *(line(escape(row)) for row in wrap(words, width))]
+
+
+def _who_was_answered(answers: RememberedAnswers, request: PolicyRequest, found: Explanation) -> list[tuple[str, ...]]:
+    """The agents for which an answer to this call is remembered: answers are theirs, and the command knows no agent."""
+    out: list[tuple[str, ...]] = []
+    for path in dict.fromkeys(tuple(one.principal_path) for one in answers.answers() if one.principal_path):
+        asked = dataclasses.replace(request, principal=path[-1], principal_path=path)
+        if answers.find(asked, found.decision) is not None:
+            out.append(path)
+    return out
 
 
 def _rule_words(one: Matched) -> str:

@@ -264,6 +264,8 @@ class McpTools:
                 logger.warning("%s lists %r twice; the second is left out", self.name, raw)
                 continue
             tools[tool.name] = tool
+        if listed and not tools:
+            logger.warning("%s has no tool that can be offered; only= is %s", self.name, ", ".join(self._only))
         self._tools, self._listed = tools, listed
 
     def _made(self, descriptor: ToolDescriptor) -> Tool:
