@@ -583,3 +583,19 @@ async def test_its_model_calls_count_as_its_callers() -> None:
         host = Host(tools=[SubagentTool(fixer)], policy=allow_all, limits=Constraints(max_llm_calls=4))
         result = await run(host, coder)
     assert (result.end.reason, result.messages) == ("max_llm_calls", ())
+
+
+async def test_a_tool_that_a_sub_agent_is_given_and_the_host_does_not_have_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with agent("checker", Say("Fine.")) as checker, agent("fixer", calls("checker"), Say("Mended.")) as fixer:
+        tools = [
+            read_file,
+            SubagentTool(fixer, tools=["read_fil", "checker"]),
+            SubagentTool(checker, tools=["read_file"]),  # its caller has it not, the host does
+        ]
+        async with agent("coder", calls("fixer"), Say("Done.")) as coder:
+            assert (await run(Host(tools=tools, policy=allow_all), coder)).completed
+    assert [record.getMessage() for record in caplog.records if "has no tool" in record.getMessage()] == [
+        "sub-agent fixer: the host has no tool read_fil"
+    ]

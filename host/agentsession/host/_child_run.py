@@ -220,6 +220,9 @@ class ChildRun:
             ),
         )
         settings = self._settings()
+        has = {item.name for item in self._host.tools.descriptors}
+        if absent := [name for name in plan.tools if name not in has]:  # a wrong name, or one of a server that is away
+            logger.warning("sub-agent %s: the host has no tool %s", plan.descriptor.name, ", ".join(sorted(absent)))
         store = plan.store or attached.store
         try:
             return await self._host.open_child(
