@@ -6,12 +6,18 @@ from collections.abc import Iterable
 
 import anyio
 from tests.conformance.broken._wrap import Broken, Session, beside, broken
+from tests.conformance.harnesses.scripted import ScriptedHarness
 
-from agentsession.conformance.script import Hold
+from agentsession.adapters import scripted
+from agentsession.adapters.base import RunContext
+from agentsession.adapters.scripted import ScriptedExecutor
+from agentsession.conformance.harness import Play
+from agentsession.conformance.script import Calls, Hold
 from agentsession.protocol import (
     AbortResult,
     AbortTimeout,
     AgentEnd,
+    AgentExecutor,
     Content,
     Error,
     Event,
@@ -230,3 +236,53 @@ class JustStopsAtALimit(Broken):
         if isinstance(event, StreamEnd) and event.reason in ("max_llm_calls", "max_tokens"):
             event = event.model_copy(update={"reason": "completed"})
         yield event
+
+
+@broken("CTL-08")
+class TakesALastWordForAGoodEnd(Broken):
+    """A turn that has said at its limit where it got to ends completed."""
+
+    def edit(self, session: Session, event: Event) -> Iterable[Event]:
+        if isinstance(event, StreamEnd) and (event.data or {}).get("grace") == "completed":
+            event = event.model_copy(update={"reason": "completed"})
+        yield event
+
+
+@broken("CTL-08")
+class PraisesALastWordThatNobodyHeard(Broken):
+    """A turn at its limit tells of a last word that was given, and nothing is said in it."""
+
+    def edit(self, session: Session, event: Event) -> Iterable[Event]:
+        if isinstance(event, Message) and event.source == "host" and "grace" in (event.meta or {}):
+            session.memory["silent"] = event.turn_id
+        is_silent = session.memory.get("silent") == event.turn_id
+        if not (is_silent and isinstance(event, Message) and event.role == "agent"):
+            yield event
+
+
+@broken("CTL-08")
+class WorksOnInItsLastWord(Broken):
+    """In the last word of a turn a tool runs that nobody was asked about."""
+
+    class Inner(ScriptedHarness):
+        def executor(self, play: Play) -> AgentExecutor:
+            made = super().executor(play)
+            assert isinstance(made, ScriptedExecutor)
+            last: list[scripted.Step] = [WorksOn(play), scripted.Say("Done, too.")]
+            made.grace = last
+            return made
+
+    inner = Inner()
+
+
+class WorksOn:
+    """A step that runs a tool of the agent's, whatever its session says."""
+
+    def __init__(self, play: Play) -> None:
+        self._calls = [call for step in play.script.steps() if isinstance(step, Calls) for call in step.calls]
+        self._play = play
+
+    async def play(self, ctx: RunContext, memory: scripted.Memory) -> None:
+        for call in self._calls:
+            if call.needs == "grant":
+                await self._play.run_tool(call, call.args)

@@ -6,7 +6,7 @@ May import: ``agentsession.protocol``, anyio, ``scene``, ``script`` and what the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from agentsession.conformance.looking import of
@@ -17,10 +17,14 @@ from agentsession.protocol import (
     AgentSessionError,
     ConfigurationError,
     Constraints,
+    Event,
     ExecutionOptions,
+    Grace,
     Message,
     SessionConfig,
     SessionUpdate,
+    StreamEnd,
+    Thought,
     ToolDescriptor,
 )
 
@@ -198,10 +202,50 @@ async def a_limit_of_time_has_its_reason(scene: Scene) -> None:
         scene.end(await scene.read(limited.stream("again", more)), "completed", "CTL-08")
 
 
-async def _limited(stage: Stage, limits: Constraints) -> AgentSession | None:
+_LOOK: Final = Calls(calls=[Call(name="look")])
+_REPORTS: Final[list[Step]] = [_LOOK, Say(text="one looked at, the rest is open")]
+_GOES_ON: Final[list[Step]] = [_LOOK, Calls(calls=[Call(name="wipe", needs="grant")]), Say(text="wiped")]
+
+
+@scenario("CTL-08", needs=("host_tool_execution",))
+async def a_last_word_is_not_why_a_turn_ends(scene: Scene) -> None:
+    """A turn whose host wants a last word at a limit ends for the limit, and tells what came of it: ``completed`` where
+    the agent said something. Nothing runs in it, whatever the model asks for. Nobody has one who did not ask."""
+    shown = 0
+    for script in (_REPORTS, _GOES_ON):
+        for name in ("max_llm_calls", "max_turns"):
+            for grace in (None, Grace()):
+                stage = await scene.stage(script, [Say(text="again")])
+                session = await _limited(stage, Constraints(**{name: 1}), grace)
+                if session is None:
+                    continue
+                shown += 1
+                _had_last_word(scene, await scene.turn(session), name, asked=grace is not None)
+                scene.ran(stage, rule="CTL-08")
+                scene.end(await scene.turn(session), "completed", "CTL-08")
+    if shown == 0:
+        raise NotApplicable("the executor refuses limits of model calls")
+
+
+def _had_last_word(scene: Scene, events: Sequence[Event], limit: str, *, asked: bool) -> None:
+    """An executor that knows of no last words says nothing of one."""
+    end = scene.end(events, limit, "CTL-08")
+    came = (end.data or {}).get("grace")
+    known = ("completed", "failed", "skipped") if asked else ()
+    scene.expect(came is None or came in known, "CTL-08", f"a last word, asked for: {asked}, is told {came}", events)
+    pauses = [event for event in of(events, StreamEnd) if event.reason == "input_required"]
+    scene.expect(len(pauses) == 1, "CTL-08", "the turn asked for more than it may have", events)
+    parts = [part for event in of(events, Message) if event.role == "agent" for part in event.content]
+    says = any(not isinstance(part, Thought) for part in parts)
+    scene.expect(
+        says == (came == "completed"), "CTL-08", f"a last word that came {came} says something: {says}", events
+    )
+
+
+async def _limited(stage: Stage, limits: Constraints, grace: Grace | None = None) -> AgentSession | None:
     """A session with these limits; ``None`` where the executor says that it cannot keep them."""
     try:
-        return await stage.open(stage.options(limits=limits))
+        return await stage.open(stage.options(limits=limits, grace=grace))
     except ConfigurationError:
         return None
 
