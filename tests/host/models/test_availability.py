@@ -37,7 +37,9 @@ def error(**fields: Any) -> ModelErrorHook:
         ({"code": 400, "status": "UNAVAILABLE"}, "unknown"),
         ({"code": 401}, "unknown"),
         ({"code": 403}, "unknown"),
+        ({"code": 500, "status": "UNIMPLEMENTED"}, "unknown"),
         ({"code": 404}, "not_found"),
+        ({"code": 400, "status": "NOT_FOUND"}, "unknown"),
         ({"status": "NOT_FOUND"}, "not_found"),
         ({"status": "UNAVAILABLE"}, "transient"),
         ({"status": "DEADLINE_EXCEEDED"}, "transient"),
@@ -46,6 +48,14 @@ def error(**fields: Any) -> ModelErrorHook:
 )
 def test_errors_are_told_apart_by_code_and_status(fields: dict[str, Any], kind: str) -> None:
     assert classify(error(**fields)).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("fields", "crowded"),
+    [({"code": 503}, True), ({"code": 529}, True), ({"status": "UNAVAILABLE"}, True), ({"code": 500}, False)],
+)
+def test_an_overloaded_provider_is_told_from_a_broken_one(fields: dict[str, Any], crowded: bool) -> None:
+    assert classify(error(**fields)).crowded is crowded
 
 
 def test_waits_double_from_five_seconds_to_thirty_and_end_after_ten_calls() -> None:

@@ -71,6 +71,25 @@ def test_a_half_written_file_is_written_anew(tmp_path: Path) -> None:
     assert path.read_text() == "a whole text"
 
 
+def test_a_file_has_its_name_only_once_it_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    fsync, replace = os.fsync, os.replace
+
+    def noted_fsync(file: int) -> None:
+        done.append("synced")
+        fsync(file)
+
+    def noted_replace(half: Path, path: Path) -> None:
+        assert half.read_text() == "x"
+        done.append("named")
+        replace(half, path)
+
+    monkeypatch.setattr(os, "fsync", noted_fsync)
+    monkeypatch.setattr(os, "replace", noted_replace)
+    assert OutputFiles(tmp_path).save("ann", "s", "c", "x")
+    assert done == ["synced", "named", "synced"]
+
+
 def test_what_was_deleted_meanwhile_is_saved_anew(tmp_path: Path) -> None:
     files = OutputFiles(tmp_path)
     files.save("ann", "s", "c", "x")

@@ -29,6 +29,11 @@ def test_the_newest_and_the_last_step_stay_whatever_their_size() -> None:
     assert masked(one_each(40, 40, 30, 20), LIMITS) == {0, 1}
 
 
+def test_results_of_one_step_come_together() -> None:
+    assert masked([(0, 40), (1, 20), (2, 25), (2, 25)], LIMITS) == {0, 1}
+    assert masked([(0, 40), (1, 20), (2, 25), (3, 25)], LIMITS) == {0}
+
+
 def test_what_was_masked_once_stays_masked_and_the_rest_waits_for_enough() -> None:
     assert masked(one_each(*[10] * 8), LIMITS) == {0, 1, 2}
     assert masked(one_each(*[10] * 10), LIMITS) == {0, 1, 2}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +17,15 @@ from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from agentsession.adapters.adk import AdkExecutor, ScriptedLlm, call, calls, say
 from agentsession.host import Host, SqliteRecordStore, allow_all
 from agentsession.host.models import OutputLimits, ToolOutputs
-from agentsession.protocol import AgentSession, LifecycleInterceptor, MemoryRecordStore, ToolResponse
+from agentsession.host.models._output_files import OutputFiles
+from agentsession.protocol import (
+    AgentSession,
+    HookOutcome,
+    LifecycleInterceptor,
+    MemoryRecordStore,
+    ToolResponse,
+    modify,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -97,6 +107,43 @@ async def test_old_outputs_are_masked_and_their_names_stay_the_same(tmp_path: Pa
     assert told[-1]["reason"] == "tool outputs: 4 masked"
 
 
+async def test_a_long_output_counts_as_what_is_shown_of_it(tmp_path: Path) -> None:
+    script = [
+        call("dump", {"size": size, "letter": letter}) for size, letter in ((800, "a"), (800, "b"), (50_000, "c"))
+    ]
+    rig = Rig(tmp_path, *script, call("dump", {"size": 9}), say("done"))
+    await rig.run("go")
+    assert [len(text) for text in rig.shown()][:2] == [800, 800]
+
+
+async def test_an_output_that_is_hardly_longer_than_its_preview_is_not_masked(tmp_path: Path) -> None:
+    script = [call("dump", {"size": size}) for size in (80, 81, 9, 9, 9)]
+    rig = Rig(tmp_path, *script, say("done"), estimate=lambda text: 300)
+    await rig.run("go")
+    assert rig.shown()[0] == dump(80)
+    assert "This output is old" in rig.shown()[1]
+
+
+async def test_what_another_hook_takes_out_of_an_output_is_not_in_its_file(tmp_path: Path) -> None:
+    def redact(hook_point: str, payload: Any) -> HookOutcome | None:
+        wire = [content.to_wire() for content in payload.contents]
+        told = json.loads(json.dumps(wire).replace("sk-SECRET", "*********"))
+        return modify(contents=told)
+
+    redactor: Any = SimpleNamespace(id="redact", points=("before_model",), fire=redact)
+
+    def secret() -> str:
+        """Tell much."""
+        return "sk-SECRET" * 500
+
+    rig = Rig(tmp_path, call("secret"), say("done"), tools=[secret])
+    rig.host = Host(policy=allow_all, hooks=[rig.outputs, redactor])
+    await rig.run("go")
+    (kept,) = tmp_path.rglob("*.txt")
+    assert kept.read_text() == "*********" * 500
+    assert "sk-SECRET" not in rig.shown()[0]
+
+
 async def test_an_output_that_quotes_a_mask_is_treated_like_any(tmp_path: Path) -> None:
     def quote() -> str:
         """Quote."""
@@ -163,6 +210,25 @@ async def test_the_model_reads_what_was_left_out_in_pieces_of_its_own_session_al
     other = Rig(tmp_path, call("read_output", {"name": kept.name}), say("done"))
     (foreign,) = results(await other.run("go"))
     assert "no output of this session has the name" in str(foreign)
+
+
+@pytest.mark.parametrize(
+    ("asked", "read"),
+    [
+        ({"offset": -5, "limit": 3}, {"text": "HEA", "offset": 0, "total": 5000, "next_offset": 3}),
+        ({"offset": 4998, "limit": 3}, {"text": "IL", "offset": 4998, "total": 5000}),
+        ({"offset": 9999}, {"text": "", "offset": 5000, "total": 5000}),
+        ({"offset": 0, "limit": 0}, {"text": "H", "offset": 0, "total": 5000, "next_offset": 1}),
+    ],
+)
+async def test_a_range_that_goes_beyond_an_output_is_read_as_far_as_there_is_some(
+    asked: dict[str, int], read: dict[str, Any], tmp_path: Path
+) -> None:
+    files = OutputFiles(tmp_path)
+    rig = Rig(tmp_path, call("dump", {"size": 5000}, id="c1"), say("done"))
+    name = files.name_of("c1", dump(5000))
+    rig.model.script.insert(1, call("read_output", {"name": name, **asked}))
+    assert results(await rig.run("go"))[1] == read
 
 
 async def test_a_rewind_shows_again_what_was_masked_after_it_and_leaves_the_files(tmp_path: Path) -> None:
