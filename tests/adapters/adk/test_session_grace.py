@@ -25,7 +25,7 @@ from tests.adapters.adk.driving import (
 )
 from tests.adapters.adk.shapes import FRESH, SHAPES, plant
 
-from agentsession.adapters.adk import AdkExecutor, ScriptedLlm, call, calls, hold, say, stream
+from agentsession.adapters.adk import AdkExecutor, ScriptedLlm, call, calls, fail, hold, say, stream
 from agentsession.protocol import (
     AgentStart,
     Constraints,
@@ -42,6 +42,7 @@ from agentsession.protocol import (
     StreamEnd,
     ToolResponse,
     Usage,
+    modify,
     result,
 )
 
@@ -234,6 +235,18 @@ async def test_no_hook_is_asked_about_a_call_that_is_denied_anyway() -> None:
         await desk.turn("go")
         assert end_data(desk) == ("max_llm_calls", {"grace": "completed"})
         assert len(seen.calls) == 1
+
+
+async def test_a_last_word_whose_model_failed_is_asked_for_again_and_counts_once() -> None:
+    class Again:
+        async def fire(self, hook_point: str, payload: HookPayload, /) -> HookOutcome | None:
+            return modify(after_s=0.0) if hook_point == "on_model_error" else None
+
+    root = agent(call("look"), fail("overloaded"), say("I stop."), say("never"))
+    async with driven(root, tools=[host_tool("look")], execution=execution(max_llm_calls=1), hooks=Again()) as desk:
+        await desk.turn("go")
+        assert end_data(desk) == ("max_llm_calls", {"grace": "completed"})
+        assert model_calls(root) == 3
 
 
 # -- money ------------------------------------------------------------------------------------------------------------

@@ -197,6 +197,13 @@ async def test_what_a_broken_off_answer_has_used_is_told_of_its_model_and_counts
     assert [(usage.model, usage.output_tokens) for usage in turn.of("usage")] == [("scripted", 2), ("spare", 5)]
 
 
+async def test_a_call_that_is_made_again_is_no_further_step() -> None:
+    desk = Desk(on_model_error=modify(after_s=0.0))
+    root = agent(overloaded(), call("look"), say("done"), tools=[look])
+    async with driven(root, hooks=desk, execution={"limits": Constraints(max_turns=2)}) as driver:
+        assert (await driver.turn("go")).reason == "completed"
+
+
 async def test_a_repeated_call_is_asked_what_the_first_was_whatever_a_model_did_to_its_request() -> None:
     def spoil(request: LlmRequest) -> Exception:
         request.contents.append(types.Content(role="user", parts=[types.Part(text="added by a model")]))

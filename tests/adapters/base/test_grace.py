@@ -416,7 +416,7 @@ async def test_a_last_word_that_fails_is_told_and_is_not_why_the_turn_ended(last
     async with session_of(ScriptedExecutor(calling(), grace=[last]), with_grace(max_llm_calls=1)) as session:
         events = await say(session)
         assert end_data(events) == ("max_llm_calls", {"grace": "failed"})
-        assert len(only(events, Error)) == 2
+        assert [told.fatal for told in only(events, Error)] == [False, isinstance(last, Fail)]
         assert texts(await say(session)) == ["go", "next"]
 
 
@@ -451,3 +451,99 @@ async def test_readers_see_a_last_word_in_the_stream_of_the_turn() -> None:
             await say(session)
             end = await until(reader, StreamEnd)
         assert {event.stream_id for event in session.record if event.turn_id is not None} == {end.stream_id}
+
+
+@pytest.mark.rule("LIFE-18")
+async def test_after_a_fatal_error_there_is_no_last_word_whatever_the_executor_returns() -> None:
+    async def breaks(ctx: RunContext) -> RunResult:
+        with anyio.CancelScope(shield=True):
+            await ctx.emit(Error(status="INTERNAL", message="broken", fatal=True))
+        return RunResult("max_turns")
+
+    async with session_of(Gracious(breaks, reports), with_grace(max_time_seconds=99)) as session:
+        assert end_data(await say(session)) == ("max_turns", {"grace": "skipped"})
+
+
+@pytest.mark.parametrize(
+    ("reason", "came"),
+    [("refusal", "failed"), ("failed", "failed"), ("aborted", "failed"), ("max_tokens", "completed")],
+)
+async def test_a_last_word_that_its_model_refused_or_gave_up_has_failed(reason: str, came: str) -> None:
+    async def works(ctx: RunContext) -> RunResult:
+        return RunResult("max_turns")
+
+    async def ends(ctx: RunContext) -> RunResult:
+        await ctx.say("as far as I can")
+        return RunResult(reason)
+
+    async with session_of(Gracious(works, ends), with_grace(max_time_seconds=99)) as session:
+        assert end_data(await say(session)) == ("max_turns", {"grace": came})
+
+
+@pytest.mark.rule("PER-01")
+async def test_the_last_word_of_an_earlier_turn_is_none_of_a_loaded_one() -> None:
+    script: list[list[Step]] = [[Call("a"), Say("never")], [Call("b"), Say("done")]]
+    store = MemoryRecordStore()
+    options = with_grace(max_llm_calls=1).model_copy(update={"session_id": "s"})
+    wide = ExecutionOptions(limits=Constraints(max_llm_calls=9))
+    async with ScriptedExecutor(script, reenter=True, store=store) as executor:
+        session = await executor.open(options)
+        await say(session)
+        await read(session.stream(result(session.pending[0].request_id, 1)))
+        await read(session.stream("on", wide))
+    async with ScriptedExecutor(script, reenter=True, store=store) as executor:
+        session = await executor.load("s", options)
+        events = await read(session.stream(result(session.pending[0].request_id, 1), wide))
+        assert (end_data(events), texts(events)) == (("completed", None), ["done"])
+
+
+@pytest.mark.rule("PER-01")
+async def test_what_the_end_would_have_told_is_told_after_a_restart_too() -> None:
+    store, forever = MemoryRecordStore(), anyio.Event()
+    options = with_grace(Grace(completion_tool="hand_in"), max_time_seconds=0.02).model_copy(update={"session_id": "s"})
+    script: list[list[Step]] = [[Delay(until=forever.wait)]]
+    last: list[Step] = [Call("hand_in", id="h")]
+    async with ScriptedExecutor(script, grace=last, reenter=True, store=store) as executor:
+        await say(await executor.open(options))
+    async with ScriptedExecutor(script, grace=last, reenter=True, store=store) as executor:
+        session = await executor.load("s", options)
+        events = await read(session.stream(result("h", "taken")))
+        assert end_data(events) == ("max_time", {"cause": "max_time", "grace": "completed"})
+
+
+async def test_a_last_word_that_waited_goes_on_in_its_own_time() -> None:
+    clock = Clock()
+
+    async def works(ctx: RunContext) -> RunResult:
+        clock.ms += 9_000
+        return RunResult("max_llm_calls")
+
+    async def hands_in(ctx: RunContext) -> None:
+        await ctx.request(ToolRequest(request_id="h", name="hand_in", needs="result"))
+        clock.ms += 50_000
+        for _ in range(20):
+            await anyio.lowlevel.checkpoint()
+        await ctx.say("done")
+
+    options = with_grace(Grace(completion_tool="hand_in"), max_time_seconds=10)
+    async with session_of(Gracious(works, hands_in, now=clock), options) as session:
+        await say(session)
+        events = await read(session.stream(result("h", "taken")))
+        assert (end_data(events), texts(events)) == (("max_llm_calls", {"grace": "completed"}), ["done"])
+
+
+async def test_a_last_word_may_take_longer_than_an_executor_has_to_end() -> None:
+    async def reports_slowly(ctx: RunContext) -> None:
+        await anyio.sleep(0.1)
+        await ctx.say("spent it")
+
+    options = with_grace(Grace(reserve_usd=0.2), max_budget_usd=1)
+    async with session_of(Gracious(spends(0.9), reports_slowly, grace_s=0.02), options) as session:
+        assert end_data(await say(session)) == ("max_budget", {"cause": "max_budget", "grace": "completed"})
+
+
+async def test_nothing_is_kept_back_for_a_last_word_that_the_executor_does_not_give() -> None:
+    executor = Gracious(spends(0.6, 0.3), reports)
+    executor.gives_grace = False  # type: ignore[misc]  # another class would say the same
+    async with session_of(executor, with_grace(Grace(reserve_usd=0.5), max_budget_usd=1)) as session:
+        assert end_data(await say(session)) == ("completed", {"empty": True})

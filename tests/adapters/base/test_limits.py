@@ -570,6 +570,34 @@ async def test_what_a_tool_has_used_counts_against_the_budget(
         assert len(unknown) == (calls > 0 and cost is None)
 
 
+@pytest.mark.rule("CTL-08")
+async def test_what_tools_have_used_counts_in_their_own_turn_alone() -> None:
+    script: list[list[Step]] = [[Count(cost=0.1), Call("helper", id="r"), Say("one")], [Count(cost=0.2), Say("two")]]
+    executor = ScriptedExecutor(script)
+    executor.descriptor = executor.descriptor.model_copy(
+        update={"capabilities": [*executor.descriptor.capabilities, "cost"]}
+    )
+    async with session_of(executor, OpenOptions(execution=budget_of(1))) as session:
+        await say(session)
+        for events in (await read(session.stream(using("r", 1, 0.85))), await say(session)):
+            assert end_of(events).reason == "completed"
+
+
+@pytest.mark.rule("CTL-08")
+async def test_a_stream_without_a_budget_counts_for_the_next_that_has_one() -> None:
+    script: list[list[Step]] = [
+        [Count(cost=0.4), Call("a", id="a"), Count(cost=0.4), Call("b", id="b"), Count(cost=0.4)]
+    ]
+    executor = ScriptedExecutor(script)
+    executor.descriptor = executor.descriptor.model_copy(
+        update={"capabilities": [*executor.descriptor.capabilities, "cost"]}
+    )
+    async with session_of(executor, OpenOptions(execution=budget_of(1))) as session:
+        await say(session)
+        await read(session.stream(result("a", 1), ExecutionOptions(limits=Constraints(max_time_seconds=60))))
+        assert end_of(await read(session.stream(result("b", 1), budget_of(1)))).reason == "max_budget"
+
+
 @pytest.mark.rule("CTL-08", "PER-01")
 @pytest.mark.parametrize("loaded", [False, True])
 @pytest.mark.parametrize(("calls", "reason"), [(1, "completed"), (2, "max_llm_calls"), (9, "max_llm_calls")])

@@ -21,10 +21,12 @@ from agentsession.protocol import (
     OpenOptions,
     SessionConfig,
     StreamEnd,
+    Text,
     ToolAnnotations,
     ToolDescriptor,
     ToolRequest,
     ToolResponse,
+    plain_text,
     result,
 )
 
@@ -100,6 +102,28 @@ async def test_five_polls_whose_answers_change_are_no_loop() -> None:
     async with session_of(ScriptedExecutor([[own(run=lambda _: next(answers))] * 40]), watched()) as session:
         events = await say(session)
         assert (stopped(events), notes(events), runs(events)) == (False, [], 40)
+
+
+async def test_answers_that_differ_in_their_parts_alone_are_no_loop() -> None:
+    async def work(ctx: RunContext) -> None:
+        for number in range(30):
+            request = await ctx.emit(ToolRequest(request_id=ctx.new_id("r"), name="look", needs="none", args={}))
+            await ctx.respond(request, content=[Text(text=f"picture {number}")])
+
+    async with session_of(work, watched()) as session:
+        assert not stopped(await say(session))
+
+
+async def test_each_thread_is_told_what_is_its_own() -> None:
+    async def work(ctx: RunContext) -> None:
+        for thread in ("one", "two"):
+            session.steers.note(thread, f"to {thread}", {})
+        heard = [await ctx.notes(thread) for thread in ("two", "none", "one", "one")]
+        assert [[plain_text(note.content) for note in notes] for notes in heard] == [["to two"], [], ["to one"], []]
+
+    async with session_of(work, watched()) as session:
+        events = await say(session)
+        assert (end_of(events).reason, only(events, Error)) == ("completed", [])
 
 
 async def test_batch_work_is_no_loop() -> None:
@@ -227,6 +251,19 @@ async def test_an_answer_that_ends_after_its_first_loop_ends_the_turn_as_it_woul
     async with session_of(work, watched()) as session:
         events = await say(session)
         assert (stopped(events), notes(events), end_of(events).data) == (False, [], None)
+
+
+async def test_what_is_thought_and_what_is_said_are_looked_at_each_by_itself() -> None:
+    async def work(ctx: RunContext) -> None:
+        async with ctx.message() as message:
+            for _ in range(8):
+                await message.thought(SENTENCE)
+            for _ in range(8):
+                await message.text(SENTENCE)
+
+    async with session_of(work, watched()) as session:
+        assert not stopped(await say(session))
+        assert session.loops._threads[None].found == 0
 
 
 @pytest.mark.parametrize("tool_between", [False, True])
