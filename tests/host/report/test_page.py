@@ -207,27 +207,31 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_what_is_said_anywhere_stays_text(text: str) -> None:
+@pytest.mark.parametrize("long", [False, True])
+def test_what_is_said_anywhere_stays_text(text: str, long: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if long:  # turns first, as of thousands of stretches
+        monkeypatch.setattr("agentsession.host.report._page.MANY_SPANS", 1)
     w = Writer(agent="coder")
     w.begin(text)
     w.add(SessionUpdate, title=text, model=text)
     w.add(Message, message_id="m", content=[Text(text=text), Thought(text=text), Code(code=text)], agent_id=text)
     w.add(Message, message_id="d", content=[Diff(path=text, old_text=text, new_text=""), Terminal(command=text)])
     w.ask_tool("r", text, {text: text, "old_text": text, "new_text": text}, thread_id=text, agent_id=text)
-    w.decide("r", f"policy:{text}", text, reason=text)
-    w.respond("r", text, {text: [text]}, status=text)
-    w.add(
+    w.after(1).decide("r", f"policy:{text}", text, reason=text)
+    w.after(1).respond("r", text, {text: [text]}, status=text)
+    w.after(1).add(
         ElicitationRequest, request_id="q", kind=text, message=text, url=text, title=text, requested_schema={text: text}
     )
-    w.add(ElicitationResponse, request_id="q", action=text, content={text: text})
-    w.add(Usage, model=text, input_tokens=1, thread_id=text)
+    w.after(1).add(ElicitationResponse, request_id="q", action=text, content={text: text})
+    w.after(1).add(Usage, model=text, input_tokens=1, thread_id=text)
     w.add(Error, status=text, message=text, code=text)
     w.add(Custom, kind=text, data={text: text})
     w.add(Custom, kind="plan", data=[text])
     w.add(UnknownEvent, type=text)
-    w.end(text, data={"cause": text})
+    w.after(1).end(text, data={"cause": text})
     page = Page(html(timeline(w.events)))
     page.check()
+    assert ("Turns over time" if long else "Who did what when") in page.text
     assert page.text.count(text.split("\n")[0]) > 10
 
 

@@ -72,7 +72,7 @@ def overview(whole: Timeline, safe: Safe) -> str:
             axis.x(turn.end),
             "turn" if turn.reason == "completed" else "turn bad",
             str(turn.number),
-            f"turn {turn.number}, {turn.reason or 'without an end'}, {duration(turn.end - turn.start)}",
+            safe.line(f"turn {turn.number}, {turn.reason or 'without an end'}, {duration(turn.end - turn.start)}"),
             None,
             seconds=turn.end - turn.start,
         )
