@@ -197,6 +197,15 @@ async def test_a_command_without_its_number_says_what_it_needs() -> None:
         assert "which call? For example: /o 1" in talk.screen.text
 
 
+async def test_what_is_pasted_as_a_command_is_not_obeyed_and_no_number_is_too_long_for_one() -> None:
+    async with talking([Say("I see.")]) as talk:
+        talk.type("/x \x1b[2J")
+        assert "/x \\x1b[2J" in talk.screen.text
+        assert "\x1b" not in "\n".join(talk.screen.said)
+        talk.type("/o " + "9" * 5000)
+        assert "there is no call 999" in talk.screen.text
+
+
 async def test_a_question_stands_before_its_prompt() -> None:
     async with talking([PENS, Say("Done.")]) as talk:
         talk.type("Order")

@@ -63,6 +63,8 @@ _HELP = (
     "Alt-Enter: new line.  Ctrl-C: abort the turn; again: leave.",
 )
 _EDITING = "args> "
+_DIGITS = 10
+"""No call has a number of so many: Python refuses to read one of thousands."""
 _COMMAND = re.compile(r"/[A-Za-z]+(\s|$)")
 """What looks like a command; ``/etc/hosts`` does not, and a space before it says that it is none."""
 
@@ -432,7 +434,7 @@ class Conversation:
 
     def _command(self, text: str) -> None:
         word, _, rest = text.partition(" ")
-        self.screen.show([line((text, "dim"))])
+        self.screen.show([line((escape(text), "dim"))])
         if word == "/quit":
             self.screen.leave(Exit.COMPLETED)
         elif word == "/help":
@@ -443,7 +445,7 @@ class Conversation:
         elif word == "/t" and self.renderer.speech.thoughts:
             self._whole(self.renderer.speech.thoughts[-1])
         elif word in ("/o", "/w") and rest.strip().isdecimal():
-            call = self.renderer.call(int(rest))
+            call = self.renderer.call(int(rest)) if len(rest.strip()) < _DIGITS else None
             if call is None:
                 self.screen.show([line((f"  there is no call {rest.strip()}", "warn"))])
             elif word == "/o":
