@@ -104,6 +104,14 @@ async def test_seqs_beyond_what_a_database_holds_are_taken(store: Store) -> None
     assert await store.select(KEY, after=10**30) == []
 
 
+@pytest.mark.parametrize("last", [update(9, title="x"), end(9, "t1")], ids=["an update", "the end of a stream"])
+async def test_events_that_came_one_by_one_are_counted(store: Store, last: Event) -> None:
+    await store.create(KEY)
+    for event in (initialize(), message(2), message(4), update(5, title="y"), message(7), message(8), last):
+        await store.append(KEY, [event], reserved_seq=100)
+        assert (await store.info(KEY)).events == len(await store.read(KEY))
+
+
 async def test_a_record_without_events_is_new(store: Store) -> None:
     await store.create(KEY)
     info = await store.info(KEY)
