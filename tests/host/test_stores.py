@@ -341,6 +341,13 @@ async def test_a_small_append_is_one_statement(sqlite: SqliteRecordStore) -> Non
     assert [event.seq for event in await sqlite.read(KEY)] == [1, 2, 3]
 
 
+async def test_what_was_acknowledged_is_on_the_disk(sqlite: SqliteRecordStore) -> None:
+    await sqlite.create(KEY)
+    with sqlite._engine.connect() as connection:  # a machine that stops cannot be played here
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+
+
 async def test_an_append_to_a_record_that_another_process_deleted_is_not_found(sqlite: SqliteRecordStore) -> None:
     await sqlite.create(KEY)
     await sqlite.append(KEY, [message(1)], reserved_seq=100)

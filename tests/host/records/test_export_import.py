@@ -137,6 +137,26 @@ async def test_what_waited_is_settled_and_no_host_can_make_it_run(steps: list[St
     assert ran == []
 
 
+async def test_a_question_about_a_call_is_settled_before_the_call() -> None:
+    store = MemoryRecordStore()
+    *lines, closed, end = await recorded(store, [Call("wipe", id="r-1")])
+    told = json.loads(closed)
+    asked = {name: told[name] for name in ("timestamp", "sessionId", "streamId", "turnId", "seq", "agentId")}
+    asked |= {"type": "elicitation_request", "id": "q", "requestId": "q-1", "kind": "approval", "message": "Sure?"}
+    lines += [
+        json.dumps({**asked, "toolRequestId": "r-1"}),
+        _change(closed, seq=told["seq"] + 1),
+        _change(end, seq=told["seq"] + 2, pending=["r-1", "q-1"]),
+    ]
+    made = await import_record(store, lines, session_id="copy")
+    assert len(made.settled) == 2
+    assert [event.type for event in await store.read(made.key)][-3:] == [
+        "elicitation_response",
+        "tool_response",
+        "stream_end",
+    ]
+
+
 async def test_a_host_tool_that_had_started_is_unknown_in_the_imported_record() -> None:
     store = MemoryRecordStore()
     async with ScriptedExecutor([[Call("wipe", id="r-1")]], store=store, reenter=True) as executor:
@@ -190,6 +210,21 @@ async def test_a_bad_line_is_named_and_nothing_is_stored(spoil: Any, number: int
         await import_record(other, spoil(lines))
     assert f"line {number}" in str(caught.value)
     assert await other.browse() == []
+
+
+async def test_what_is_being_imported_is_locked_until_it_is_there() -> None:
+    seen: list[str | None] = []
+
+    class Watched(MemoryRecordStore):
+        async def append(self, key: RecordKey, events: Sequence[Event], *, reserved_seq: int) -> None:
+            seen.append(self._records[key].owner)
+            await super().append(key, events, reserved_seq=reserved_seq)
+
+    store = Watched()
+    made = await import_record(store, await recorded(MemoryRecordStore(), [Say("done")]))
+    (owner,) = seen
+    assert owner is not None
+    await store.lock(made.key, "another")
 
 
 async def test_nothing_is_no_record() -> None:

@@ -124,6 +124,14 @@ async def test_it_ends_also_when_another_record_has_the_id_before_anything_was_g
         await anext(follow_record(store, KEY, after=9, sleep=replaced))
 
 
+async def test_more_than_a_page_is_read_of_a_file_that_nobody_writes_to(store: RecordStore) -> None:
+    await store.create(KEY)
+    await store.append(KEY, [message(seq) for seq in range(1, 601)], reserved_seq=600)
+    follower = follow_record(store, KEY, sleep=Clock().sleep)
+    with anyio.fail_after(10):
+        assert [(await anext(follower)).seq for _ in range(600)] == list(range(1, 601))
+
+
 class Counting(SqliteRecordStore):
     """How often the record was read, and the file was asked whether it has changed."""
 

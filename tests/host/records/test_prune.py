@@ -73,6 +73,11 @@ async def test_what_waits_stays_unless_it_is_said_how_long(store: MemoryRecordSt
     assert await left(store) == ["waits"]
 
 
+async def test_what_waits_goes_no_sooner_than_what_does_not(store: MemoryRecordStore) -> None:
+    await made(store, "waits", 20, "c1")
+    assert await prune_records(store, older_than=30 * DAY, waiting_older_than=10 * DAY, now=NOW) == []
+
+
 async def test_a_thousand_abandoned_questions_leave_nothing_in_memory(store: MemoryRecordStore) -> None:
     for number in range(1000):
         await made(store, f"s{number}", 40, "c1")

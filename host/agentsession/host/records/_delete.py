@@ -43,14 +43,9 @@ class Family:
 
     def below(self, key: RecordKey) -> list[RecordInfo]:
         """The records of the sub-agents of a session, and of theirs."""
-        found: list[RecordInfo] = []
-        waiting = [key]
-        while waiting:
-            above = waiting.pop()
-            called = self._called.get((above.user_id, mark_of(above.session_id)), [])
-            new = [info for info in called if info not in found and info.key != key]
-            found += new
-            waiting += [info.key for info in new]
+        found = [*self._called.get((key.user_id, mark_of(key.session_id)), [])]
+        for info in found:  # it grows: a digest of an id cannot lead back to it
+            found += self._called.get((key.user_id, mark_of(info.key.session_id)), [])
         return found
 
 
