@@ -46,6 +46,14 @@ def test_all_below_a_name_for_secrets_is_masked_there_and_everywhere() -> None:
     }
 
 
+@pytest.mark.parametrize("word", ["name", "key"])
+def test_of_a_pair_of_name_and_value_the_value_is_masked(word: str) -> None:
+    record = {"env": [{word: "DB_PASSWORD", "value": "hunter2-long"}, {word: "HOME", "value": "/home/ann"}]}
+    masker = Masker([record], environ={})
+    assert masker.json(record)["env"] == [{word: "DB_PASSWORD", "value": "***"}, {word: "HOME", "value": "/home/ann"}]
+    assert masker.text("it is hunter2-long") == "it is ***"
+
+
 def test_a_schema_has_names_of_secrets_and_no_values() -> None:
     record = {"requestedSchema": {"properties": {"password": {"type": "string", "title": "Your password"}}}}
     assert Masker([record], environ={}).json(record) == record

@@ -10,7 +10,7 @@ import functools
 import itertools
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from agentsession.host._known_texts import SHORTEST, KnownTexts, known_texts
@@ -24,6 +24,7 @@ __all__ = [
     "leaves",
     "masked",
     "names_a_secret",
+    "secrets_named",
     "taken_out",
     "without_secrets",
 ]
@@ -116,9 +117,10 @@ class Masker:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
+            named = secrets_named(value) if by_name else ()
             return {
                 self.text(str(name)): leaves(item, MASK)
-                if by_name and names_a_secret(name)
+                if name in named
                 else self._walk(item, by_name=by_name and name not in SCHEMAS)
                 for name, item in value.items()
             }
@@ -170,15 +172,25 @@ def names_a_secret(name: object) -> bool:
     )
 
 
+def secrets_named(value: Mapping[str, Any], is_secret: Callable[[str], bool] = names_a_secret) -> frozenset[str]:
+    """Under which names of ``value`` secrets stand; of a pair such as ``{"name": "API_KEY", "value": …}`` it is one."""
+    found = {name for name in value if is_secret(name)}
+    said = value.get("name", value.get("key"))
+    if "value" in value and isinstance(said, str) and is_secret(said):
+        found.add("value")
+    return frozenset(found)
+
+
 def _named(value: Any) -> Iterator[str]:
     """The texts that stand under a name for a secret."""
     waiting: list[tuple[Any, bool]] = [(value, False)]
     while waiting:
         item, is_secret = waiting.pop()
         if isinstance(item, Mapping):
+            named = secrets_named(item)
             for name, inner in item.items():
                 if name not in SCHEMAS:
-                    waiting.append((inner, is_secret or names_a_secret(name)))
+                    waiting.append((inner, is_secret or name in named))
         elif isinstance(item, (list, tuple)):
             waiting.extend((inner, is_secret) for inner in item)
         elif isinstance(item, str) and is_secret:

@@ -65,6 +65,14 @@ def test_everything_below_a_secret_name_goes_but_its_shape() -> None:
     assert told["args"] == {"credential": {"user": "[redacted]", "parts": ["[redacted]", "[redacted]", None, True]}}
 
 
+def test_of_a_pair_of_name_and_value_the_value_goes() -> None:
+    told = redact(request({"headers": [{"name": "X-Api-Key", "value": "abc"}, {"name": "Accept", "value": "*/*"}]}))
+    assert told["args"]["headers"] == [
+        {"name": "X-Api-Key", "value": "[redacted]"},
+        {"name": "Accept", "value": "*/*"},
+    ]
+
+
 def test_names_of_the_hosts_own_count_too() -> None:
     assert redact(request({"Kunde": "Ann"}), names=["kunde"])["args"] == {"Kunde": "[redacted]"}
 

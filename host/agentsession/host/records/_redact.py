@@ -21,6 +21,7 @@ from agentsession.host._masking import (
     environment_secrets,
     leaves,
     names_a_secret,
+    secrets_named,
     taken_out,
     without_secrets,
 )
@@ -131,11 +132,12 @@ def _walk(value: Any, text: Callable[[str], str], is_secret: Callable[[str], boo
     if not isinstance(value, dict):
         return value
     found: dict[str, Any] = {}
+    named = secrets_named(value, is_secret) if is_secret is not None else ()
     for key, item in value.items():
         name = text(key)
         if key in SCHEMAS:
             found[name] = _walk(item, text, None)
-        elif is_secret is not None and is_secret(key):
+        elif key in named:
             found[name] = leaves(_walk(item, text, None), REDACTED)
         else:
             found[name] = _walk(item, text, is_secret)
