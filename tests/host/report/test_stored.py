@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 from tests.host.report.records import Writer
 from tests.host.subagents import agent, calls, read_file
@@ -14,6 +16,7 @@ from agentsession.protocol import (
     MemoryRecordStore,
     OpenOptions,
     RecordKey,
+    RecordStore,
     SessionNotFound,
     ToolRequest,
     ToolResponse,
@@ -63,18 +66,29 @@ async def test_what_sub_agents_did_is_read_with_the_session_as_an_observer_was_t
     assert "call that a sub-agent works for" in html(told)
 
 
-async def test_a_sub_agent_that_waits_for_a_person_is_shown_before_its_call_has_a_response() -> None:
+class OneByOne:
+    """A store that lists nothing: a record is read by its key."""
+
+    def __init__(self, store: MemoryRecordStore) -> None:
+        self.read = store.read
+
+
+@pytest.mark.parametrize(("name", "lists"), [("mend", True), ("fixer", False)])
+async def test_a_sub_agent_that_waits_for_a_person_is_shown_before_its_call_has_a_response(
+    name: str, lists: bool
+) -> None:
     store = MemoryRecordStore()
-    rules = RulePolicy([Rule("ask_user", "read_file"), Rule("allow", "fixer")])
-    async with agent("fixer", Call("read_file", {"path": "a"})) as fixer, coder(calls("fixer")) as executor:
-        host = Host(tools=[read_file, SubagentTool(fixer, tools=["read_file"])], policy=rules, on_ask="pause")
+    rules = RulePolicy([Rule("ask_user", "read_file"), Rule("allow", name)])
+    async with agent("fixer", Call("read_file", {"path": "a"})) as fixer, coder(calls(name)) as executor:
+        tools = [read_file, SubagentTool(fixer, name=name, tools=["read_file"])]
+        host = Host(tools=tools, policy=rules, on_ask="pause")
         async with host.session(executor, OPTIONS, store=store) as session:
             await host.run_turn(session, "go")
-            told = timeline(await stored(store, ROOT))
+            told = timeline(await stored(store if lists else cast(RecordStore, OneByOne(store)), ROOT))
     calls_told = [(item.agent, item.status) for item in told.items if item.kind == "call"]
     assert calls_told == [("coder", "waiting"), ("fixer", "waiting")]
     assert [(span.kind, span.label, span.carries) for span in told.spans if span.kind != "model"] == [
-        ("tool", "fixer", True),  # it is at work; the person is waited for by what its agent asked for
+        ("tool", name, True),  # it is at work; the person is waited for by what its agent asked for
         ("wait", "read_file", False),
     ]
     page = html(told)

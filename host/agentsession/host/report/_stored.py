@@ -1,7 +1,7 @@
 """The record of a stored session, with those of its sub-agents put where an observer was told of them.
 
 Not for: the timeline (``_build.py``), which takes the events as they are. Rules carried: none.
-May import: ``_child_events``, ``_child_run``, ``_stretches``, ``agentsession.protocol``.
+May import: ``_child_events``, ``_child_ids``, ``records``, ``_stretches``, ``agentsession.protocol``.
 
 A store keeps a sub-agent's session as one of its own: the caller's record has the request and its response alone.
 """
@@ -15,11 +15,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from agentsession.host._child_events import child_events, placed, thread_of
-from agentsession.host._child_run import session_id_of
+from agentsession.host._child_ids import caller_mark, mark_of, session_id_of
+from agentsession.host.records._find import all_records
 from agentsession.host.report._stretches import moment_of
 from agentsession.protocol import (
     Event,
     Initialize,
+    RecordCatalog,
     RecordKey,
     RecordStore,
     SessionNotFound,
@@ -32,6 +34,8 @@ from agentsession.protocol import (
 __all__ = ["stored"]
 
 _Told = collections.deque[tuple[datetime.datetime, ToolUpdate]]
+_Named = tuple[str, str]
+"""A sub-agent, and the id of its session."""
 
 
 async def stored(store: RecordStore, key: RecordKey) -> list[Event]:
@@ -40,34 +44,55 @@ async def stored(store: RecordStore, key: RecordKey) -> list[Event]:
     :func:`agentsession.host.child_events` reads the updates, as it does those of a session at work. A sub-agent whose
     record is not in this store is left out. Raises :class:`SessionNotFound` for the session itself.
     """
-    return await _whole(store, key, {key})
+    return await _Reader(store, key).whole(key)
 
 
-async def _whole(store: RecordStore, key: RecordKey, seen: set[RecordKey]) -> list[Event]:
-    events = await store.read(key)
-    told: dict[str, _Told] = {}
-    for request, agent, session_id in _delegated(events, key.session_id):
-        child = RecordKey(agent, key.user_id, session_id)
-        if child in seen:  # each is told once, whatever a record says
-            continue
-        seen.add(child)
-        try:
-            record = await _whole(store, child, seen)
-        except SessionNotFound:
-            continue
-        told[request.request_id] = _updates(request, agent, record)
-    return list(_merged(events, told)) if told else events
+class _Reader:
+    def __init__(self, store: RecordStore, key: RecordKey) -> None:
+        self._store = store
+        self._seen = {key}
+        """Each record is told once, whatever the others say."""
+        self._called: dict[str, list[RecordKey]] | None = None
+
+    async def whole(self, key: RecordKey) -> list[Event]:
+        events = await self._store.read(key)
+        told: dict[str, _Told] = {}
+        for request, named in _delegated(events):
+            child = await self._child(key, request, named)
+            if child is None or child in self._seen:
+                continue
+            self._seen.add(child)
+            try:
+                record = await self.whole(child)
+            except SessionNotFound:
+                continue
+            told[request.request_id] = _updates(request, child.agent, record)
+        return list(_merged(events, told)) if told else events
+
+    async def _child(self, caller: RecordKey, request: ToolRequest, named: _Named | None) -> RecordKey | None:
+        """Where the sub-agent's record is. Without its response, as where the call still runs or was cut off, its id
+        tells; a store that cannot list all it holds is asked for an agent that has the tool's name."""
+        if named is not None:
+            return RecordKey(named[0], caller.user_id, named[1])
+        if not isinstance(self._store, RecordCatalog):
+            session_id = session_id_of(caller.session_id, request.request_id, request.name)
+            return RecordKey(request.name, caller.user_id, session_id)
+        if self._called is None:
+            self._called = {}
+            async for info in all_records(self._store, user_id=caller.user_id):
+                mark = caller_mark(info.key.session_id)
+                if mark is not None:
+                    self._called.setdefault(mark, []).append(info.key)
+        for found in self._called.get(mark_of(caller.session_id), ()):
+            if found.session_id == session_id_of(caller.session_id, request.request_id, found.agent):
+                return found
+        return None
 
 
-def _delegated(events: Iterable[Event], caller: str) -> Iterator[tuple[ToolRequest, str, str]]:
-    """The requests that a sub-agent may work for, with its agent and its session's id.
-
-    A response that the sub-agent's host gave names both. Without one, as where the call still runs or was cut off, the
-    agent is taken to be that of the tool's other calls, or to have the tool's name.
-    """
+def _delegated(events: Iterable[Event]) -> Iterator[tuple[ToolRequest, _Named | None]]:
+    """The requests that a sub-agent may work for, with its agent and its session's id where the response names them."""
     requests: dict[str, ToolRequest] = {}
-    named: dict[str, tuple[str, str]] = {}
-    agents: dict[str, str] = {}
+    named: dict[str, _Named] = {}
     for event in events:
         if isinstance(event, ToolRequest) and not event.partial and event.needs == "result":
             requests[event.request_id] = event
@@ -77,13 +102,10 @@ def _delegated(events: Iterable[Event], caller: str) -> Iterator[tuple[ToolReque
             agent, session_id = worker.get("agent"), worker.get("sessionId")
             if isinstance(agent, str) and isinstance(session_id, str) and agent and session_id:
                 named[event.request_id] = agent, session_id
-                agents[event.name] = agent
             elif event.status in ("completed", "denied"):
                 del requests[event.request_id]
     for request_id, request in requests.items():
-        guess = agents.get(request.name, request.name)
-        agent, session_id = named.get(request_id) or (guess, session_id_of(caller, request_id, guess))
-        yield request, agent, session_id
+        yield request, named.get(request_id)
 
 
 def _updates(request: ToolRequest, agent: str, record: Iterable[Event]) -> _Told:
