@@ -135,6 +135,18 @@ def test_what_was_typed_is_kept_by_an_empty_line_when_one_goes_back() -> None:
     assert answer(take(asked, "y")).content == {"region": "us-east", "replicas": 3, "dry": True, "token": "hunter2"}
 
 
+@pytest.mark.parametrize(
+    ("field", "row"),
+    [
+        ({"title": "Start Day", "description": "which day", "type": "string"}, "start_day (which day)  text"),
+        ({"title": "First day", "description": "which day", "type": "string"}, "start_day (First day)  text"),
+        ({"title": "Start Day", "type": "string"}, "start_day  text"),
+    ],
+)
+def test_a_field_is_explained_by_what_its_name_does_not_say(field: dict[str, Any], row: str) -> None:
+    assert row in joined(form({"type": "object", "properties": {"start_day": field}}).block)
+
+
 def test_the_title_of_a_tools_question_is_shown() -> None:
     request = ElicitationRequest(request_id="q1", kind="clarification", message="Who?", title="Identify")
     asked = FormQuestion(request, Position(), view=View(width=80, glyphs=ASCII), about="[1] who")

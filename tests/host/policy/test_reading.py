@@ -143,7 +143,9 @@ def test_two_rules_of_one_id_do_not_load_and_the_other_is_named() -> None:
 def test_an_example_that_does_not_hold_does_not_load() -> None:
     narrowed = RULE + 'args = { "/path" = { under = "src" } }\n'
     rules(narrowed + 'match = [{ path = "src/a" }]\nnot_match = [{ path = "b" }, {}]\n')
-    assert "example 1 of match does not match" in refused(narrowed + 'match = [{ path = "b" }]\n').what
+    first = refused(narrowed + 'match = [{ path = "b" }]\n')
+    assert "example 1 of match does not match" in first.what
+    assert first.got == '{"path": "b"}'
     told = refused(narrowed + 'not_match = [{ path = "b" }, { path = "src/a" }]\n')
     assert "example 2 of not_match matches" in told.what
 

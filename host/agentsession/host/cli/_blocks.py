@@ -244,8 +244,10 @@ def _asks_for(name: str, raw: Mapping[str, Any], root: Mapping[str, Any], requir
         what = _asks_for_several(field_schema(as_object(field.get("items")) or {}, root))
     else:
         what = _asks_for_one(field)
-    title = field.get("title") or field.get("description")
-    note = f" ({title})" if isinstance(title, str) and title.lower() != name.lower() else ""
+    # A title that pydantic makes of the name says nothing that the name does not.
+    titles = [one for one in (field.get("title"), field.get("description")) if isinstance(one, str) and one]
+    said = next((one for one in titles if one.lower().replace(" ", "_") != name.lower().replace(" ", "_")), None)
+    note = f" ({said})" if said else ""
     default = (
         f", default {json.dumps(field['default'], ensure_ascii=False)}" if field.get("default") is not None else ""
     )

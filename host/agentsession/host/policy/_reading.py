@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import json
 import os
 import re
 import stat
@@ -46,6 +47,8 @@ _KEYS: Final = (
 )
 _LARGEST: Final = 4 * 1024 * 1024
 """Bytes of a policy file."""
+_SHOWN: Final = 200
+"""Characters of an example that are shown."""
 _MARKS: Final = ("read_only", "destructive", "idempotent", "long_running", "open_world")
 _ID: Final = re.compile(r"[^\s\x00-\x1f\x7f][^\x00-\x1f\x7f]{0,127}")
 
@@ -370,8 +373,12 @@ class _OneRule:
                 args: dict[str, Any] = {**example}  # pyright: ignore[reportUnknownMemberType]
                 if _matches(rule, args) is not wanted:
                     says = "does not match" if wanted else "matches"
+                    shown = json.dumps(args, ensure_ascii=False, default=str)
                     raise self._error(
-                        f"example {number} of {key} {says} its rule", key, fix="mend the rule or the example"
+                        f"example {number} of {key} {says} its rule",
+                        key,
+                        got=shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}...",
+                        fix="mend the rule or the example",
                     )
 
     # --- small readers ------------------------------------------------------------------------------------------
