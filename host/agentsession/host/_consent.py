@@ -18,7 +18,7 @@ from typing import Final
 from agentsession.host._own_file import NotOwn, change_own_file, read_own_file
 from agentsession.protocol import AgentSessionError, parse_json
 
-__all__ = ["Consent"]
+__all__ = ["Consent", "is_there"]
 
 logger = logging.getLogger("agentsession.host")
 
@@ -73,6 +73,17 @@ class Consent:
             return {}
         files = found.get("files") if isinstance(found, dict) and found.get("v") == 1 else None
         return {key: item for key, item in files.items() if isinstance(item, str)} if isinstance(files, dict) else {}
+
+
+def is_there(file: Path) -> bool:
+    """Whether a workspace brings this file along. One that cannot be looked at is there: reading it says why not."""
+    try:
+        file.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _dump(files: dict[str, str]) -> bytes:

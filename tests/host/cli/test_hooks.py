@@ -73,6 +73,14 @@ def test_hooks_of_a_workspace_are_asked_only_once_they_were_agreed_to(command: C
     assert "not loaded" in command(*RUN, cwd=workspace).stderr
 
 
+def test_hooks_that_cannot_be_used_are_not_agreed_to(command: Command, workspace: Path) -> None:
+    (workspace / ".agentsession" / "hooks.toml").write_text("[[hook]]\nid = 'a'\n")
+    done = command("hooks", "trust", cwd=workspace)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "a hook without point" in done.stderr
+    assert "hooks.toml:1" in done.stderr
+
+
 def test_the_hooks_of_a_file_are_listed(command: Command, hooks: str) -> None:
     done = command("hooks", "check", hooks)
     assert done.returncode == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -254,6 +255,24 @@ def test_a_record_of_consent_that_others_may_write_agrees_to_nothing_and_takes_n
 def test_a_file_that_was_agreed_to_and_is_broken_now_does_not_start(workspace: Path, consent: HookConsent) -> None:
     agree(workspace, consent)
     written(workspace, "[[hook]]\n", WORKSPACE_FILE)
+    with pytest.raises(ConfigurationError):
+        workspace_hooks(workspace, consent)
+
+
+@pytest.mark.parametrize("kind", ["loop", "pipe", "folder"])
+def test_what_is_no_file_is_neither_left_out_in_silence_nor_waited_for(
+    workspace: Path, consent: HookConsent, kind: str
+) -> None:
+    file = workspace / WORKSPACE_FILE
+    file.unlink()
+    if kind == "loop":
+        file.symlink_to(file)
+    elif kind == "pipe":
+        os.mkfifo(file)
+    else:
+        file.mkdir()
+    assert workspace_hooks(workspace, consent).refused is not None
+    consent.give(file, "0")
     with pytest.raises(ConfigurationError):
         workspace_hooks(workspace, consent)
 

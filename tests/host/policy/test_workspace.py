@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -97,6 +99,21 @@ def test_a_workspace_without_a_file_brings_none(tmp_path: Path, consent: PolicyC
 def test_consent_to_hooks_is_none_to_rules_and_the_other_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     assert PolicyConsent().path == tmp_path / "agentsession" / "trusted-policies.json"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="it has neither")
+@pytest.mark.parametrize("kind", ["loop", "pipe", "folder"])
+def test_what_is_no_file_is_neither_left_out_nor_waited_for(workspace: Path, consent: PolicyConsent, kind: str) -> None:
+    file = workspace / WORKSPACE_POLICY
+    file.unlink()
+    if kind == "loop":
+        file.symlink_to(file)
+    elif kind == "pipe":
+        os.mkfifo(file)
+    else:
+        file.mkdir()
+    with pytest.raises(ConfigurationError):
+        workspace_policy(workspace, consent)
 
 
 @pytest.mark.parametrize("is_trusted", [True, False])

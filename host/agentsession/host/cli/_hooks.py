@@ -17,6 +17,7 @@ from typing import Any, Final
 import anyio
 from pydantic import ValidationError
 
+from agentsession.host._consent import is_there
 from agentsession.host.cli._consent import agree, disagree, nothing_to_trust
 from agentsession.host.cli._exit_codes import Exit
 from agentsession.host.cli._lines import Line, line
@@ -227,8 +228,8 @@ def trust(out: Out, folder: str) -> None:
     consent = HookConsent()
     found = workspace_hooks(folder, consent)
     if found.digest is None:
-        if found.path.exists():
-            load_hooks(found.path)  # raises: it cannot be used
+        if found.refused is not None and is_there(found.path):
+            raise CommandError(found.refused, where=str(found.path), id="hooks-invalid")
         raise nothing_to_trust(WORKSPACE_FILE, folder)
     _list(out, str(found.path), found.found)
     if found.refused is None:

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from agentsession.host._consent import Consent
+from agentsession.host._consent import Consent, is_there
 from agentsession.host.hooks._command import CommandHook
 from agentsession.host.hooks._file import files_of, parse_hooks, read_file
 from agentsession.protocol import ConfigurationError
@@ -57,11 +57,11 @@ def workspace_hooks(workspace: str | os.PathLike[str], consent: HookConsent | No
     root = Path(workspace).absolute()
     path = root / WORKSPACE_FILE
     known = consent or HookConsent()
-    if not path.exists():
+    if not is_there(path):
         gone = f"{path} is not there any more, and was agreed to" if known.knows(path) else None
         return WorkspaceHooks(path, refused=gone)
     try:
-        raw = read_file(path)
+        raw = _read(path)
         hooks = parse_hooks(raw, path, tier="workspace", cwd=str(root))
         digest = _digest(raw, hooks, root)
     except ConfigurationError as error:
@@ -74,6 +74,12 @@ def workspace_hooks(workspace: str | os.PathLike[str], consent: HookConsent | No
     count = "1 hook of" if len(hooks) == 1 else f"{len(hooks)} hooks of"
     refused = f"{count} {path} not loaded: {why}"
     return WorkspaceHooks(path, refused=refused, digest=digest, found=tuple(hooks))
+
+
+def _read(path: Path) -> bytes:
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise ConfigurationError("the hooks are no file", where=str(path), id="hooks-invalid")
+    return read_file(path)
 
 
 def _digest(raw: bytes, hooks: Iterable[CommandHook], root: Path) -> str:

@@ -141,12 +141,12 @@ def read_policy(file: Path, *, is_admin: bool) -> bytes:
     Raises :class:`ConfigurationError`.
     """
     try:
+        _require_small(file, file.stat())  # before it is opened: a pipe would be waited for
         with file.open("rb") as handle:
             found = os.fstat(handle.fileno())
             if is_admin:
                 _require_closed(file, found)
-            if not stat.S_ISREG(found.st_mode) or found.st_size > _LARGEST:
-                raise ConfigurationError("a policy is a file of at most 4 MiB", id="policy", where=str(file))
+            _require_small(file, found)
             return handle.read(_LARGEST)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         got = error.strerror if isinstance(error, OSError) else str(error)
@@ -154,6 +154,11 @@ def read_policy(file: Path, *, is_admin: bool) -> bytes:
         raise ConfigurationError(
             "a policy file cannot be read", id="policy", where=str(file), got=got, fix=fix
         ) from error
+
+
+def _require_small(file: Path, found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode) or found.st_size > _LARGEST:
+        raise ConfigurationError("a policy is a file of at most 4 MiB", id="policy", where=str(file))
 
 
 def _require_closed(file: Path, found: os.stat_result) -> None:

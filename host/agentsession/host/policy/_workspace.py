@@ -13,7 +13,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from agentsession.host._consent import Consent
+from agentsession.host._consent import Consent, is_there
 from agentsession.host.policy._reading import digest_of, parse_policy, policy_text, read_policy
 from agentsession.host.policy._rule import PolicyRule, Tier
 
@@ -52,7 +52,7 @@ def workspace_policy(workspace: str | os.PathLike[str], consent: Consent | None 
     root = Path(workspace).absolute()
     path = root / WORKSPACE_POLICY
     known = consent or PolicyConsent()
-    if not path.exists():
+    if not is_there(path):
         gone = f"{path} is not there any more, and was agreed to" if known.knows(path) else None
         return WorkspacePolicy(path, refused=gone)
     raw = read_policy(path, is_admin=False)
