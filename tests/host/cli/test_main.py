@@ -341,7 +341,7 @@ def test_what_asks_is_named_where_no_option_would_allow_it(command: Command, tmp
 
 
 def test_what_a_group_of_commands_holds_is_said_where_none_is_named(command: Command) -> None:
-    assert "expected: explain, check, remembered, revoke" in command("policy").stderr
+    assert "expected: explain, check, trust, untrust, remembered, revoke" in command("policy").stderr
     assert "expected: check, try, trust, untrust" in command("hooks").stderr
 
 
