@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from google.adk.agents import LlmAgent, ParallelAgent
 from google.adk.tools.agent_tool import AgentTool
+from google.adk.tools.function_tool import FunctionTool
 from tests.adapters.adk.driving import (
     Driven,
     agent,
@@ -47,6 +48,15 @@ def check_stopped(desk: Driven) -> None:
     assert [(told.code, told.fatal) for told in turn if isinstance(told, Error)] == [("LOOP_DETECTED", False)]
     assert (desk.session.state, list(desk.session.pending)) == ("idle", [])
     verify(desk.session)
+
+
+async def test_a_tool_of_the_agents_that_may_repeat_is_not_looked_at() -> None:
+    poll = FunctionTool(look)
+    poll.custom_metadata = {"may_repeat": True}
+    root = agent(*[call("look") for _ in range(14)], say("done"), tools=[poll])
+    async with driven(root, execution=WATCHED) as desk:
+        await desk.turn("go")
+        assert (notes(desk), model_calls(root)) == ([], 15)
 
 
 @pytest.mark.parametrize("shape", ["plain", "sequential", "loop", "handoff", "workflow", "custom"])

@@ -100,6 +100,9 @@ def describe_tool(tool: BaseTool) -> ToolDescriptor:
         annotations["long_running"] = True
     if getattr(tool, "_require_confirmation", False):
         annotations["requires_confirmation"] = True
+    told = tool.custom_metadata  # ADK has no word of its own for it
+    if is_object(told) and told.get("may_repeat") is True:
+        annotations["may_repeat"] = True
     if problem is not None:
         annotations["schema_error"] = problem
     elif declaration is None:

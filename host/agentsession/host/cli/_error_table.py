@@ -712,7 +712,7 @@ _ENDS: Final = (
     ErrorEntry(
         "max_time",
         "The turn was at work for as long as it may.",
-        "Time counts while the agent works, not while the turn waits for a person.",
+        "Time counts while the agent and the tools of the host work, not while people are waited for.",
         "Give it more, `--max-time`. A tool that was cut off has the status unknown: look at what it works on.",
         Exit.MAX_TIME,
     ),
