@@ -9,9 +9,9 @@ import anyio
 
 from agentsession.adapters.scripted import Call, ScriptedExecutor, Step
 from agentsession.host import Host, TurnResult, child_events, tool
-from agentsession.protocol import AgentExecutor, Event, ToolResponse
+from agentsession.protocol import AgentExecutor, Event, OpenOptions, ToolResponse
 
-__all__ = ["agent", "calls", "read_file", "responses", "run", "seen_of_children"]
+__all__ = ["agent", "calls", "limited", "read_file", "responses", "run", "seen_of_children"]
 
 
 @tool(read_only=True)
@@ -23,6 +23,21 @@ def read_file(path: str) -> str:
 def agent(name: str, *steps: Step, turns: Sequence[Sequence[Step]] = (), **given: Any) -> ScriptedExecutor:
     """A scripted agent with one turn of these steps, and more."""
     return ScriptedExecutor([list(steps), *turns], name=name, **given)
+
+
+def limited(name: str, *steps: Any, **given: Any) -> tuple[ScriptedExecutor, list[OpenOptions]]:
+    """An agent that tells what its calls cost, and the options that its sessions were opened with."""
+    opened: list[OpenOptions] = []
+
+    class Seen(ScriptedExecutor):
+        async def open(self, options: Any = None, **others: Any) -> Any:
+            opened.append(options)
+            return await super().open(options, **others)
+
+    made = Seen([list(steps)], name=name, **given)
+    capabilities = [*made.descriptor.capabilities, "cost"]
+    made.descriptor = made.descriptor.model_copy(update={"capabilities": capabilities})
+    return made, opened
 
 
 def calls(name: str, request_id: str = "r1") -> Call:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import anyio
 import pytest
-from tests.host.subagents import agent, calls, read_file, responses, run, seen_of_children
+from tests.host.subagents import agent, calls, limited, read_file, responses, run, seen_of_children
 
-from agentsession.adapters.scripted import Call, Calls, Count, Deltas, End, Fail, Parallel, Raise, Say, ScriptedExecutor
+from agentsession.adapters.scripted import Call, Count, Deltas, End, Fail, Parallel, Raise, Say, ScriptedExecutor
 from agentsession.host import (
     Host,
     PolicyRequest,
@@ -23,12 +22,10 @@ from agentsession.protocol import (
     AgentDescriptor,
     AgentStart,
     ConfigurationError,
-    Constraints,
     Event,
     ExecutionOptions,
     Message,
     OpenOptions,
-    Spent,
     ToolAnnotations,
     ToolDescriptor,
     ToolRequest,
@@ -204,7 +201,7 @@ async def test_the_smallest_depth_of_those_above_holds() -> None:
 
 
 async def test_only_its_own_tools_are_declared_to_it() -> None:
-    fixer, opened = _limited("fixer", Say("ok"))
+    fixer, opened = limited("fixer", Say("ok"))
     async with fixer, agent("coder", calls("fixer")) as coder:
         child = SubagentTool(fixer, tools=["read_file"], complete_task=True)
         await run(Host(tools=[read_file, child], policy=allow_all), coder)
@@ -403,79 +400,7 @@ async def test_its_session_has_the_user_and_workspace_of_its_callers() -> None:
     assert [(item.user_id, item.workspace) for item in opened] == [("ann", "/src")]
 
 
-# --- limits ---------------------------------------------------------------------------------------------------------
-
-
-def _limited(name: str, *steps: Any) -> tuple[ScriptedExecutor, list[OpenOptions]]:
-    opened: list[OpenOptions] = []
-
-    class Seen(ScriptedExecutor):
-        async def open(self, options: Any = None, **given: Any) -> Any:
-            opened.append(options)
-            return await super().open(options, **given)
-
-    made = Seen([list(steps)], name=name)
-    capabilities = [*made.descriptor.capabilities, "cost"]
-    made.descriptor = made.descriptor.model_copy(update={"capabilities": capabilities})
-    return made, opened
-
-
-async def test_it_gets_no_more_than_is_left_to_the_turns_above_it() -> None:
-    helper, of_helper = _limited("helper", Count(cost=0.5), Say("ok"))
-    fixer, of_fixer = _limited("fixer", Count(cost=2.0), calls("helper"), Count(cost=0.25), Say("ok"))
-    coder, _ = _limited("coder", Count(cost=1.0), calls("fixer", "r1"), calls("helper", "r2"), Say("ok"))
-    async with helper, fixer, coder:
-        tools = [SubagentTool(fixer, tools=["helper"]), SubagentTool(helper)]
-        host = Host(tools=tools, policy=allow_all, limits=Constraints(max_budget_usd=10, max_llm_calls=20))
-        result = await run(host, coder)
-    assert result.completed
-    left = [options.execution.limits for options in (*of_fixer, *of_helper)]
-    assert [limits and limits.max_budget_usd for limits in left] == [9.0, 7.0, 6.25]
-    assert [limits and limits.max_llm_calls for limits in left] == [19, 18, 16]
-
-
-async def test_where_nothing_is_left_it_is_not_begun() -> None:
-    seen: list[Event] = []
-    spent = anyio.Event()
-
-    def note(event: Event) -> None:
-        seen.append(event)
-        if isinstance(event, ToolResponse) and event.request_id == "r1":
-            spent.set()
-
-    async def policy(request: PolicyRequest) -> Any:
-        if request.tool == "helper":
-            await spent.wait()
-        return allow_all(request)
-
-    helper, opened = _limited("helper", Say("ok"))
-    spender, _ = _limited("spender", Count(cost=5.0), Say("ok"))
-    coder, _ = _limited("coder", Calls(calls("spender", "r1"), calls("helper", "r2")), Say("ok"))
-    async with helper, spender, coder:
-        tools = [SubagentTool(helper), SubagentTool(spender)]
-        host = Host(tools=tools, policy=policy, observer=note, limits=Constraints(max_budget_usd=5))
-        await run(host, coder)
-    error = responses(seen)["r2"].data["error"]
-    assert (error["code"], error["reason"]) == ("subagent_limit", "max_budget_usd")
-    assert opened == []
-
-
-async def test_what_sub_agents_spent_comes_off_the_budget_of_their_caller() -> None:
-    fixer, _ = _limited("fixer", Count(cost=5.0), Say("ok"))
-    coder, _ = _limited("coder", Count(cost=1.0), calls("fixer"), Count(cost=0.5), Say("still"), Count(cost=1.0))
-    async with fixer, coder:
-        host = Host(tools=[SubagentTool(fixer)], policy=allow_all, limits=Constraints(max_budget_usd=7))
-        result = await run(host, coder)
-    assert (result.end.reason, result.text) == ("max_budget", "still")
-
-
-async def test_model_calls_of_sub_agents_count_for_their_caller() -> None:
-    fixer, _ = _limited("fixer", Count(cost=0.0), Count(cost=0.0), Say("ok"))
-    coder, _ = _limited("coder", calls("fixer"), Call("read_file", {"path": "a"}), Say("one too many"))
-    async with fixer, coder:
-        tools = [read_file, SubagentTool(fixer)]
-        result = await run(Host(tools=tools, policy=allow_all, limits=Constraints(max_llm_calls=3)), coder)
-    assert result.end.reason == "max_llm_calls"
+# --- what is told of it ---------------------------------------------------------------------------------------------
 
 
 async def test_the_response_says_which_session_did_the_work() -> None:
@@ -494,38 +419,6 @@ async def test_the_response_says_which_session_did_the_work() -> None:
             "usage": {"calls": 1, "inputTokens": 3, "cost": 0.5},
         }
     }
-
-
-async def test_the_deadline_and_the_time_of_the_turn_above_bound_a_sub_agent() -> None:
-    helper, of_helper = _limited("helper", Say("ok"))
-    fixer, of_fixer = _limited("fixer", calls("helper"), Say("ok"))
-    coder, _ = _limited("coder", calls("fixer"), Say("ok"))
-    deadline = "2099-01-31T12:00:00.000Z"
-    async with helper, fixer, coder:
-        tools = [SubagentTool(fixer, tools=["helper"]), SubagentTool(helper)]
-        host = Host(tools=tools, policy=allow_all)
-        async with host.session(coder) as session:
-            limits = Constraints(max_time_seconds=100)
-            await host.run_turn(session, "go", ExecutionOptions(deadline=deadline, limits=limits))
-    for options in (*of_fixer, *of_helper):
-        assert options.execution.deadline == deadline
-        assert options.execution.limits is not None
-        assert options.execution.limits.max_time_seconds is not None
-        assert 90 < options.execution.limits.max_time_seconds < 100
-
-
-async def test_usage_of_an_earlier_turn_takes_nothing_from_what_is_left() -> None:
-    fixer, opened = _limited("fixer", Say("ok"))
-    coder, _ = _limited("coder", Count(cost=3.0), Say("ok"))
-    coder.script.append([Count(cost=1.0), calls("fixer"), Say("ok")])
-    async with fixer, coder:
-        host = Host(tools=[SubagentTool(fixer)], policy=allow_all, limits=Constraints(max_budget_usd=10))
-        async with host.session(coder) as session:
-            await host.run_turn(session, "one")
-            await host.run_turn(session, "two")
-    (options,) = opened
-    assert options.execution.limits is not None
-    assert options.execution.limits.max_budget_usd == 9.0
 
 
 @pytest.mark.parametrize("exposes", [True, False])
@@ -558,31 +451,6 @@ async def test_what_went_wrong_in_a_sub_agent_is_told_by_its_error() -> None:
     async with agent("fixer", Fail("no more disk", fatal=True)) as fixer, agent("coder", calls("fixer")) as coder:
         await run(Host(tools=[SubagentTool(fixer)], policy=allow_all, observer=seen.append), coder)
     assert "no more disk" in responses(seen)["r1"].data["error"]["message"]
-
-
-async def test_what_it_and_its_own_sub_agents_have_cost_ends_the_turn_of_its_caller() -> None:
-    seen: list[Event] = []
-    helper, _ = _limited("helper", Count(cost=2.0), Say("ok"))
-    fixer, _ = _limited("fixer", Count(cost=1.0), calls("helper"), Count(cost=0.5), Say("ok"))
-    coder, _ = _limited(
-        "coder", Count(cost=1.0), calls("fixer", "r1"), Say("never"), calls("fixer", "r2"), Say("never")
-    )
-    async with helper, fixer, coder:
-        tools = [SubagentTool(fixer, tools=["helper"]), SubagentTool(helper)]
-        host = Host(tools=tools, policy=allow_all, observer=seen.append, limits=Constraints(max_budget_usd=4.5))
-        result = await run(host, coder)
-    assert result.end.reason == "max_budget"
-    assert responses(seen)["r1"].spent == Spent(model_calls=3, cost=3.5)
-    assert "r2" not in responses(seen)
-
-
-async def test_its_model_calls_count_as_its_callers() -> None:
-    fixer, _ = _limited("fixer", Count(), calls("nobody", "x1"), Count(), calls("nobody", "x2"), Count(), Say("ok"))
-    coder, _ = _limited("coder", calls("fixer", "r1"), Say("one more"), calls("fixer", "r2"), Say("never"))
-    async with fixer, coder:
-        host = Host(tools=[SubagentTool(fixer)], policy=allow_all, limits=Constraints(max_llm_calls=4))
-        result = await run(host, coder)
-    assert (result.end.reason, result.messages) == ("max_llm_calls", ())
 
 
 async def test_a_tool_that_a_sub_agent_is_given_and_the_host_does_not_have_is_logged(

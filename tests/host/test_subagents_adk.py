@@ -12,7 +12,7 @@ from agentsession.adapters.adk import AdkExecutor, ScriptedLlm, call, say
 from agentsession.adapters.adk import calls as at_once
 from agentsession.adapters.scripted import Call, Say
 from agentsession.host import Host, Rule, RulePolicy, ScriptedChannel, SubagentTool, allow_all
-from agentsession.protocol import Event, ToolRequest, ToolResponse
+from agentsession.protocol import Constraints, Event, ToolRequest, ToolResponse
 
 pytestmark = pytest.mark.anyio
 
@@ -96,6 +96,19 @@ async def test_two_adk_sub_agents_work_side_by_side() -> None:
         result = await run(Host(tools=tools, policy=allow_all, observer=seen.append), coder)
     assert result.completed
     assert sorted((answer.name, answer.data) for answer in responses(seen).values()) == both
+
+
+async def test_adk_sub_agents_side_by_side_share_the_model_calls_that_are_left() -> None:
+    reads = [call("read_file", {"path": str(number)}).using(input=1, output=1) for number in range(20)]
+    async with (
+        _adk("left", *reads) as left,
+        _adk("right", *reads) as right,
+        _adk("coder", at_once(_delegate("left"), _delegate("right")), say("never")) as coder,
+    ):
+        tools = [read_file, *(SubagentTool(item, tools=["read_file"]) for item in (left, right))]
+        result = await run(Host(tools=tools, policy=allow_all, limits=Constraints(max_llm_calls=7)), coder)
+    assert result.end.reason == "max_llm_calls"
+    assert 7 <= result.usage.calls <= 7 + 1
 
 
 async def test_an_adk_agent_gives_its_result_by_complete_task() -> None:

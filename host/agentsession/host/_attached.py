@@ -1,7 +1,7 @@
 """What a host remembers of a session between its turns.
 
 Not for: what a turn remembers (``_turn.py``, ``_turn_facts.py``). Rules carried: none of its own.
-May import: ``_lineage``, ``_settings``, ``protocol``.
+May import: ``_lineage``, ``_rest``, ``_settings``, ``protocol``.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from agentsession.host._lineage import Above, Child
+from agentsession.host._rest import Used
 from agentsession.host._settings import Settings
 from agentsession.protocol import (
     AgentSession,
@@ -18,7 +19,6 @@ from agentsession.protocol import (
     RecordStore,
     SessionUpdate,
     ToolDescriptor,
-    Usage,
 )
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ class Attached:
     """A sub-agent's: the call that it works for."""
     children: dict[str, Child] = dataclasses.field(default_factory=dict[str, Child])
     """The sub-agents that are at work or wait, by the id of the request that they work for."""
-    usage_below: tuple[str | None, list[Usage]] | None = None
-    """A turn, and the model calls of its sub-agents."""
+    used_below: tuple[str, dict[str, Used]] | None = None
+    """A turn, and what its sub-agents have used, by the request that they work for."""
 
 
 async def recorded_mode(session: AgentSession, default: str = "default") -> str:

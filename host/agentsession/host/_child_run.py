@@ -26,7 +26,7 @@ from agentsession.host._completion import COMPLETE_TASK, CompletionTool
 from agentsession.host._host import Host
 from agentsession.host._lineage import Above, Caller, Child
 from agentsession.host._outcome import LEFT_WAITING, ToolOutcome
-from agentsession.host._rest import Rest, earliest
+from agentsession.host._rest import earliest
 from agentsession.host._settings import Settings
 from agentsession.host._toolbox import ToolProvider
 from agentsession.host._toolcontext import ToolContext
@@ -45,6 +45,7 @@ from agentsession.protocol import (
     SessionBusy,
     SessionExists,
     SessionNotFound,
+    Spent,
     ToolDescriptor,
     Unimplemented,
     as_content,
@@ -76,6 +77,14 @@ class ChildPlan:
     result_schema: Mapping[str, Any] | None
     max_depth: int
     store: RecordStore | None
+
+
+class _NothingLeft(Exception):
+    """A limit above has nothing left for a turn of the sub-agent."""
+
+    def __init__(self, limit: str) -> None:
+        super().__init__(limit)
+        self.limit = limit
 
 
 def refusal(plan: ChildPlan, caller: Caller) -> ToolOutcome | None:
@@ -118,11 +127,14 @@ class ChildRun:
         """Run it. Raises nothing but cancellation; then its turn was aborted before."""
         try:
             return await self._run()
+        except _NothingLeft as reached:
+            failed = ToolOutcome.failure("subagent_limit", "nothing is left for a sub-agent", reason=reached.limit)
+            return self._marked(failed)
         except SessionBusy:
             return LEFT_WAITING  # another process is at work on the same call, and will say what came of it
         except SessionExists:
             message = "the sub-agent was at work when its host ended, and cannot go on; it was not run again"
-            return dataclasses.replace(ToolOutcome.failure("outcome_unknown", message), unknown=True)
+            return self._marked(dataclasses.replace(ToolOutcome.failure("outcome_unknown", message), unknown=True))
         except failures() as error:
             raise_if_cancelled(error)
             logger.warning("sub-agent %s failed: %s", self._plan.descriptor.name, type(error).__name__)
@@ -130,13 +142,17 @@ class ChildRun:
             kind = error.id if isinstance(error, AgentSessionError) else type(error).__name__
             what = f": {error.what}" if isinstance(error, AgentSessionError) else ""
             shown = what if self._caller.settings.expose_tool_errors else ""
-            failed = ToolOutcome.failure("subagent_failed", f"the sub-agent could not work: {kind}{shown}")
-            return dataclasses.replace(failed, subagent=self._context.subagent)
+            return self._marked(ToolOutcome.failure("subagent_failed", f"the sub-agent could not work: {kind}{shown}"))
+
+    def _marked(self, failed: ToolOutcome) -> ToolOutcome:
+        """With what it has used all the same, and which session worked, if one did."""
+        spent = self._caller.limits.used_by(self._caller.answers)
+        return dataclasses.replace(failed, subagent=self._context.subagent, spent=spent)
 
     # --- the session --------------------------------------------------------------------------------------------
 
     async def _run(self) -> ToolOutcome:
-        children, request_id = self._caller.attached.children, self._caller.request.request_id
+        children, request_id = self._caller.attached.children, self._caller.answers
         calling = self._caller.attached.session
         await close_orphans()
         waiting = children.get(request_id)
@@ -147,15 +163,12 @@ class ChildRun:
             return LEFT_WAITING  # another host of this process has it
         keep = waiting is not None
         try:
-            rest = await self._caller.rest()
-            if waiting is None and rest.used_up is not None:
-                return ToolOutcome.failure("subagent_limit", "nothing is left for a sub-agent", reason=rest.used_up)
             async with self._executor() as executor:
                 if waiting is not None:
                     session = waiting.session
                     self._host.take_up_child(session, settings=self._settings(), above=self._above)
                 else:
-                    session = await self._session(executor, rest)
+                    session = await self._session(executor)
                 self._context.subagent = {
                     "agent": self._plan.descriptor.name,
                     "sessionId": session.session_id,
@@ -201,11 +214,12 @@ class ChildRun:
             hooks=None if above.hooks is None else ChildHooks(above.hooks, self._above.told),
         )
 
-    async def _session(self, executor: AgentExecutor, rest: Rest) -> AgentSession:
-        """Its session: the stored one of an earlier process, or a new one."""
+    async def _session(self, executor: AgentExecutor) -> AgentSession:
+        """Its session: the stored one of an earlier process, or a new one. Raises :class:`_NothingLeft`."""
         plan, attached = self._plan, self._caller.attached
         session_id = session_id_of(attached.session.session_id, self._caller.request.request_id, plan.descriptor.name)
         given = attached.options or OpenOptions()
+        limits = self._limits(self._caller.limits.used_by(self._caller.answers))
         options = OpenOptions(
             session_id=session_id,
             user_id=attached.user_id or given.user_id,
@@ -214,8 +228,8 @@ class ChildRun:
             execution=plan.options.model_copy(
                 update={
                     "ephemeral": plan.options.ephemeral or given.execution.ephemeral,
-                    "limits": tightest(plan.options.limits, rest.limits),
-                    "deadline": earliest(plan.options.deadline, rest.deadline),
+                    "limits": limits.limits,
+                    "deadline": limits.deadline,
                 }
             ),
         )
@@ -232,6 +246,9 @@ class ChildRun:
             if isinstance(error, ConfigurationError) and error.id != "store-missing":
                 raise
             was_found = not isinstance(error, SessionNotFound)
+            may_be_there = isinstance(error, Unimplemented)  # then it is unknown what it did, whatever is left
+        if not may_be_there:
+            self._require_something_left()
         try:
             return await self._host.open_child(executor, options, store=store, settings=settings, above=self._above)
         except SessionExists:
@@ -240,6 +257,18 @@ class ChildRun:
             # Its opening was cut off by a kill: there is nothing in it.
             await executor.delete(session_id, options.user_id, store=store)
             return await self._host.open_child(executor, options, store=store, settings=settings, above=self._above)
+
+    def _limits(self, returning: Spent | None = None) -> ExecutionOptions:
+        """Its own limits, as far as they are within what is left above it (see :meth:`TurnLimits.rest`)."""
+        own, rest = self._plan.options, self._caller.limits.rest(returning)
+        return ExecutionOptions(
+            limits=tightest(own.limits, rest.limits), deadline=earliest(own.deadline, rest.deadline)
+        )
+
+    def _require_something_left(self) -> None:
+        used_up = self._caller.limits.rest().used_up
+        if used_up is not None:
+            raise _NothingLeft(used_up)
 
     async def _close(self, session: AgentSession) -> None:
         try:
@@ -252,6 +281,7 @@ class ChildRun:
     async def _turns(self, session: AgentSession) -> ToolOutcome:
         """Its turn, and one more where its result is missing."""
         standing = await read_standing(session)
+        self._caller.limits.learn(self._caller.answers, standing.spent)
         if self._completion is not None:
             self._completion.is_done = standing.has_result
         given: str | MessageInput | None = None
@@ -266,7 +296,9 @@ class ChildRun:
             runs = False
         while True:
             if runs:
-                result = await self._host.run_turn(session, given)
+                if given is not None:
+                    self._require_something_left()
+                result = await self._host.run_turn(session, given, None if given is None else self._limits())
                 if result.end.reason == "input_required":
                     return LEFT_WAITING
                 standing = await read_standing(session)

@@ -1,8 +1,8 @@
-"""How the turn of a sub-agent hangs under the turn that called it: path, mode, the person, usage, ids.
+"""How the turn of a sub-agent hangs under the turn that called it: path, mode, the person, ids.
 
 Not for: running the sub-agent (``_child_run.py``) or what it shows (``_child_events.py``).
 Rules carried: HITL-11 (time in which a person is asked is no tool's time). May import: anyio, ``_child_events``,
-``_elicitation``, ``_rest``, ``_results``, ``_settings``, ``protocol``.
+``_elicitation``, ``_results``, ``_settings``, ``protocol``.
 
 A sub-agent has a session and a turn of its own. Whatever of it could be looser than its caller's is bounded here: its
 principal path begins with the caller's, its mode is the stricter of both, its questions join the root's one queue.
@@ -19,13 +19,13 @@ import anyio
 
 from agentsession.host._child_events import placed
 from agentsession.host._elicitation import Position
-from agentsession.host._rest import Rest
 from agentsession.host._results import Stopwatch
 from agentsession.host._settings import Settings
-from agentsession.protocol import AgentSession, Event, HookPayload, ToolProgress, ToolRequest, Usage
+from agentsession.protocol import AgentSession, Event, HookPayload, ToolProgress, ToolRequest
 
 if TYPE_CHECKING:
     from agentsession.host._attached import Attached
+    from agentsession.host._turn_limits import TurnLimits
 
 __all__ = ["LOOSEST_MODE", "MODES", "Above", "Caller", "Child", "stricter"]
 
@@ -63,9 +63,9 @@ class Caller:
     asker: _Asker
     tools: Stopwatch
     send: Callable[[ToolProgress], Awaitable[None]]
-    add_usage: Callable[[Usage], None]
-    rest: Callable[[], Awaitable[Rest]]
-    """What is left of the turn's limits."""
+    limits: TurnLimits
+    answers: str
+    """The request that is answered by it: ``request``, or the one whose tool handed over to it."""
 
     @property
     def path(self) -> tuple[str, ...]:
@@ -119,10 +119,6 @@ class Above:
         """The permission mode above, as it is now."""
         mode: str = self.caller.facts()["permission_mode"]
         return mode
-
-    def add_usage(self, event: Usage) -> None:
-        """Count a model call above."""
-        self.caller.add_usage(placed(event, self.thread_id, self.agent, self.caller.request.thread_id))
 
     @property
     def shown_thread(self) -> str:

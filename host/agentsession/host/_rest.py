@@ -1,21 +1,57 @@
-"""What is left of a turn's limits for a sub-agent that it begins: model calls, money, time, the deadline.
+"""What was used of a turn's limits, and what is left of them: model calls, money, time, the deadline.
 
-Not for: keeping limits, which each session does itself. Rules carried: CTL-08, HITL-11 (time of people does not count).
+Not for: counting (``_turn_limits.py``), or keeping limits, which each session does itself. Rules carried: CTL-08.
 May import: ``protocol``.
 
-Model steps (``max_turns``) are each agent's own. Sub-agents that are at work side by side are each given what is left
-as they begin: together they may pass it, by what the others use meanwhile.
+Model steps (``max_turns``) are each agent's own.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import math
 from datetime import UTC, datetime
+from typing import TypeVar
 
-from agentsession.protocol import AgentSession, Constraints, Usage, tightest
+from agentsession.protocol import Constraints, Spent, tightest
 
-__all__ = ["Rest", "earliest", "rest_of"]
+__all__ = ["Rest", "Used", "earliest", "least"]
+
+N = TypeVar("N", int, float)
+
+
+@dataclasses.dataclass(slots=True)
+class Used:
+    """Model calls, and US dollars: infinite once nobody knows what a call has cost."""
+
+    calls: int = 0
+    cost: float = 0.0
+
+    @classmethod
+    def of(cls, spent: Spent) -> Used:
+        """What a result says that its call has used."""
+        unknown = spent.cost is None and spent.model_calls > 0
+        return cls(spent.model_calls, math.inf if unknown else spent.cost or 0.0)
+
+    @property
+    def spent(self) -> Spent:
+        """As it is said with a result."""
+        return Spent(model_calls=self.calls, cost=None if self.cost == math.inf else self.cost)
+
+    def call(self, cost: float | None) -> None:
+        """Count a model call."""
+        self.join(Used(1, math.inf if cost is None else cost))
+
+    def join(self, other: Used) -> None:
+        """Count another's too."""
+        self.calls += other.calls
+        self.cost += other.cost
+
+    def missing(self, whole: Used) -> Used | None:
+        """What ``whole`` has that is not counted here; ``None``: nothing."""
+        calls = max(0, whole.calls - self.calls)
+        cost = 0.0 if self.cost >= whole.cost else whole.cost - self.cost
+        return Used(calls, cost) if calls or cost else None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,21 +82,6 @@ def earliest(*deadlines: str | None) -> str | None:
     return min((item for item in deadlines if item is not None), key=moment, default=None)
 
 
-async def rest_of(
-    session: AgentSession, turn_id: str | None, limits: Constraints, children: Sequence[Usage], active_s: float
-) -> Rest:
-    """``limits`` without what the turn has used: by its record, by its sub-agents, and ``active_s`` seconds."""
-    used = [*children]
-    async for event in session.events(types={"usage"}):
-        if isinstance(event, Usage) and event.turn_id == turn_id:
-            used.append(event)
-    left: dict[str, float | int | None] = {
-        "max_llm_calls": None if limits.max_llm_calls is None else limits.max_llm_calls - len(used),
-        "max_budget_usd": None
-        if limits.max_budget_usd is None
-        else limits.max_budget_usd - sum(item.cost or 0.0 for item in used),
-        "max_time_seconds": None if limits.max_time_seconds is None else limits.max_time_seconds - active_s,
-    }
-    used_up = next((name for name, value in left.items() if value is not None and value <= 0), None)
-    given = {name: value for name, value in left.items() if value is not None and value > 0}
-    return Rest(Constraints.model_validate(given), None, used_up)
+def least(first: N | None, second: N | None) -> N | None:
+    """The smaller of two limits, where ``None`` is none."""
+    return min((value for value in (first, second) if value is not None), default=None)

@@ -55,7 +55,12 @@ _REFUSALS = 3
 
 
 class _Turn(Protocol):
-    """What is told to the turn."""
+    """What is told to the turn, and asked of it."""
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether it may be at work for so long and no longer."""
+        ...
 
     def wake(self) -> None:
         """Something that it waits for may have changed."""
@@ -311,7 +316,7 @@ class Serving:
     # --- sending ------------------------------------------------------------------------------------------------
 
     async def _send(self, answer: Answer) -> Receipt:
-        seconds = self.between.take() if isinstance(answer, ToolResult) and self._facts.is_timed else 0.0
+        seconds = self.between.take() if isinstance(answer, ToolResult) and self._turn.is_timed else 0.0
         if seconds > 0 and isinstance(answer, ToolResult):
             spent = (answer.spent or Spent()).model_copy(update={"seconds": round(seconds, 3)})
             answer = answer.model_copy(update={"spent": spent})

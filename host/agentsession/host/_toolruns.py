@@ -19,7 +19,7 @@ import anyio.lowlevel
 from agentsession.host._asker import Asker, PolicyFacts
 from agentsession.host._decider import Allowed
 from agentsession.host._lineage import Caller
-from agentsession.host._outcome import ToolOutcome
+from agentsession.host._outcome import ToolOutcome, together
 from agentsession.host._places import hold_places
 from agentsession.host._results import Stopwatch
 from agentsession.host._settings import Settings
@@ -101,7 +101,9 @@ class ToolRuns:
         limit_s = settings.tool_timeout_s if tool.timeout_s is None and not tool.keeps_time else tool.timeout_s
         questions = ToolQuestions(request, self._asker.ask, self.time)
         # What a sub-agent does is progress of the request that is answered by it, like that of any tool.
-        caller = None if self._caller is None else dataclasses.replace(self._caller(request), send=send_progress)
+        caller = None if self._caller is None else self._caller(first or request)
+        if caller is not None:
+            caller = dataclasses.replace(caller, request=request, send=send_progress)
         context = ToolContext(
             request.request_id,
             tool_name=tool.name,
@@ -206,7 +208,9 @@ class ToolRuns:
 def _stopped(run: _Run) -> ToolOutcome:
     running = True if run.context.thread_running else None
     cut = _cut_off("cancelled", "the tool was stopped; its effects may be partial", stillRunning=running)
-    return dataclasses.replace(cut, subagent=run.context.subagent, spent=run.spent)
+    caller = run.context.caller
+    used = None if caller is None else caller.limits.used_by(caller.answers)
+    return dataclasses.replace(cut, subagent=run.context.subagent, spent=together(run.spent, used))
 
 
 def _cut_off(code: str, message: str, **details: Any) -> ToolOutcome:

@@ -2,7 +2,7 @@
 
 Not for: answering requests (``_serving.py``, ``_requests.py``). Rules carried: TURN-01, CTL-01.
 May import: anyio, ``_attached``, ``_lineage``, ``_results``, ``_serving``, ``_settings``, ``_turn_facts``,
-``protocol``.
+``_turn_limits``, ``protocol``.
 
 Theory of operation. One task reads; each pending request is served by a task of its own, in the turn's task group,
 which is entered and left inside :meth:`Turn.run`. Answers go to ``respond`` at once, so that a run need not pause.
@@ -23,6 +23,7 @@ from agentsession.host._results import TurnResult
 from agentsession.host._serving import Serving, short
 from agentsession.host._settings import Settings, observe
 from agentsession.host._turn_facts import TurnFacts
+from agentsession.host._turn_limits import TurnLimits
 from agentsession.protocol import (
     AbortTimeout,
     AgentEnd,
@@ -63,6 +64,7 @@ class Turn:
         self._attached = attached
         self._facts = TurnFacts(attached)
         self._serving = Serving(settings, attached, self._facts, self, self._caller)
+        self._limits = TurnLimits(attached, lambda: self._serving.pipeline.people.total_s)
         self._changed = anyio.Event()
         self._has_stream = False
         self._began = 0
@@ -79,8 +81,16 @@ class Turn:
         self, given: str | MessageInput | Answer | Sequence[Answer] | None, options: ExecutionOptions | None
     ) -> TurnResult:
         """Run until the turn ends, or waits for what nobody here will answer."""
+        self._limits.begin(options)
+        try:
+            return await self._run(given, options)
+        finally:
+            self._limits.end()
+
+    async def _run(
+        self, given: str | MessageInput | Answer | Sequence[Answer] | None, options: ExecutionOptions | None
+    ) -> TurnResult:
         started = anyio.current_time()
-        self._facts.begin(options)
         self._began = self._session.last_seq
         for request in () if isinstance(given, (str, MessageInput)) else self._session.pending:
             self._facts.set_turn_mode(request.turn_id, options)
@@ -111,7 +121,7 @@ class Turn:
             messages=tuple(self._messages),
             answers=tuple(self._serving.answers),
             unanswered=tuple(request.request_id for request in self._session.pending),
-            usage=self._facts.usage,
+            usage=self._limits.usage,
             errors=tuple(self._errors),
             still_running=tuple(pipeline.runs.still_running),
             elapsed_s=anyio.current_time() - started,
@@ -171,6 +181,7 @@ class Turn:
             end = await self._stream(given, options)
         else:
             await self._facts.principals.recall()
+            await self._limits.recall()
             await self._serving.recall_starts()
         if given is not None and not isinstance(given, (str, MessageInput)):
             await self._serving.give(as_answers(given))
@@ -205,6 +216,8 @@ class Turn:
         async with self._session.stream(message, options) as stream:
             self._has_stream = True
             self._facts.turn_id = stream.turn_id
+            self._limits.found(stream.turn_id)
+            self._limits.tell()
             self._facts.set_turn_mode(stream.turn_id, options)
             async for event in stream:
                 _require_event(event, f"stream {stream.stream_id}")
@@ -235,10 +248,12 @@ class Turn:
                 self._serving.started(event)
             case ToolResponse() | ElicitationResponse():
                 self._serving.settled_elsewhere(event.request_id)
+                if isinstance(event, ToolResponse):
+                    self._limits.count_response(event)
             case Message(partial=False, role="agent", thread_id=None):
                 self._messages.append(plain_text(event.content))
             case Usage():
-                self._facts.add_usage(event)
+                self._limits.count(event)
             case Error():
                 self._errors.append(event)
             case SessionUpdate(source="host") if event.permission_mode is not None:
@@ -320,6 +335,11 @@ class Turn:
             except Exception as error:  # noqa: BLE001 - the failure is what is raised
                 logger.warning("abort after a failure: %s", short(error))
 
+    @property
+    def is_timed(self) -> bool:
+        """Whether the turn may be at work for so long and no longer."""
+        return self._limits.is_timed
+
     def wake(self) -> None:
         """Look again whether there is something to wait for."""
         self._changed.set()
@@ -341,8 +361,8 @@ class Turn:
             asker=pipeline.asker,
             tools=pipeline.runs.time,
             send=self._serving.send_progress,
-            add_usage=facts.add_usage,
-            rest=lambda: facts.rest(pipeline.people.total_s),
+            limits=self._limits,
+            answers=request.request_id,
         )
 
 

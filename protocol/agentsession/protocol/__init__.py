@@ -224,6 +224,7 @@ if TYPE_CHECKING:
         EventStream,
         PendingRequest,
         SessionState,
+        SharesLimits,
     )
     from agentsession.protocol._snapshot import (
         MachineSnapshot,
@@ -446,6 +447,7 @@ __all__ = [
     "RecordSnapshots",
     "RecordSummary",
     "StoredSnapshot",
+    "SharesLimits",
 ]
 
 _WHERE: Final = {
@@ -660,6 +662,7 @@ _WHERE: Final = {
         "EventStream",
         "PendingRequest",
         "SessionState",
+        "SharesLimits",
     ),
     "_snapshot": (
         "MachineSnapshot",

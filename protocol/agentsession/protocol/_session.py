@@ -26,7 +26,15 @@ from agentsession.protocol._inputs import (
 )
 from agentsession.protocol._services import RecordInfo, RecordStore
 
-__all__ = ["AgentExecutor", "AgentSession", "EventReader", "EventStream", "PendingRequest", "SessionState"]
+__all__ = [
+    "AgentExecutor",
+    "AgentSession",
+    "EventReader",
+    "EventStream",
+    "PendingRequest",
+    "SessionState",
+    "SharesLimits",
+]
 
 SessionState = Literal["new", "idle", "running", "input_required", "closed"]
 """Where a session stands: see the state table in docs/reference/lifecycle.md."""
@@ -175,6 +183,22 @@ class AgentSession(Protocol):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
+
+
+@runtime_checkable
+class SharesLimits(Protocol):
+    """A session whose turn may be at work beside others under one limit, such as the sub-agents of a host.
+
+    A session need not have this: its turns then keep the limits that they began with.
+    """
+
+    def limit_own(self, *, model_calls: int | None = None, cost: float | None = None) -> None:
+        """What the present turn's own model calls may come to in all, those made before among them.
+
+        Its limits only become tighter by it; at them it ends as at its own, before its next model call. Costs are in
+        US dollars. ``None``, and a call outside a turn, changes nothing.
+        """
+        ...
 
 
 @runtime_checkable

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,6 +21,7 @@ from agentsession.protocol import (
     Error,
     Event,
     ExecutionOptions,
+    Grace,
     InvalidInput,
     MemoryRecordStore,
     OpenOptions,
@@ -615,6 +617,98 @@ async def test_model_calls_that_a_tool_has_made_are_calls_of_the_turn(calls: int
                 session = await executor.load("s", options)
             await read(session.stream(result("l", 1)))
         assert end_of(session.record).reason == reason
+
+
+# -- what others use -------------------------------------------------------------------------------------------------
+
+
+def spender(*, limits: Constraints | None, tells: Sequence[dict[str, Any]], calls: int = 10, cost: float = 1.0) -> Any:
+    """An executor whose turn makes model calls, and is told something before each of the first."""
+    made: list[int] = []
+
+    async def work(ctx: RunContext) -> RunResult | None:
+        if ctx.grace is not None:
+            await ctx.say("That is all.")
+            return None
+        for number in range(calls):
+            if number < len(tells):
+                opened[0].limit_own(**tells[number])
+            await ctx.steers()
+            allowed = ctx.limits.max_llm_calls
+            if allowed is not None and number >= allowed:
+                return RunResult("max_llm_calls")
+            made.append(number)
+            await ctx.usage(cost=cost)
+            await anyio.lowlevel.checkpoint()
+        return None
+
+    opened: list[Any] = []
+    executor = thrifty(work, "cost")
+    return executor, OpenOptions(execution=ExecutionOptions(limits=limits)), opened, made
+
+
+@pytest.mark.rule("CTL-08")
+@pytest.mark.parametrize(
+    ("tells", "reason", "calls"),
+    [
+        ([{"model_calls": 3}], "max_llm_calls", 3),
+        ([{"cost": 3.0}], "max_budget", 3),
+        ([{"cost": 0.0}], "max_budget", 0),
+        ([{"model_calls": 0}], "max_llm_calls", 0),
+        ([{"cost": 3.0}, {"cost": 8.0}], "max_budget", 3),
+        ([{"model_calls": 3}, {"model_calls": 8}], "max_llm_calls", 3),
+        ([{"model_calls": 3}, {}], "max_llm_calls", 3),
+        ([{"cost": 99.0, "model_calls": 99}], "completed", 10),
+    ],
+)
+@pytest.mark.parametrize("limits", [None, Constraints(max_budget_usd=50, max_llm_calls=50)])
+async def test_a_turn_ends_when_its_own_calls_come_to_what_others_leave_it(
+    limits: Constraints | None, tells: Any, reason: str, calls: int
+) -> None:
+    executor, options, opened, made = spender(limits=limits, tells=tells)
+    executor.counts_model_calls = True
+    async with session_of(executor, options) as session:
+        opened.append(session)
+        events = await say(session)
+    assert (end_of(events).reason, len(made)) == (reason, calls)
+
+
+@pytest.mark.rule("CTL-08")
+async def test_what_others_leave_to_a_turn_never_widens_a_limit_of_its_own() -> None:
+    executor, options, opened, made = spender(limits=Constraints(max_budget_usd=2), tells=[{"cost": 9.0}])
+    async with session_of(executor, options) as session:
+        opened.append(session)
+        events = await say(session)
+    assert (end_of(events).reason, len(made)) == ("max_budget", 2)
+
+
+@pytest.mark.rule("CTL-08")
+async def test_what_others_leave_to_a_turn_is_for_that_turn() -> None:
+    tells: list[dict[str, Any]] = [{"cost": 2.0, "model_calls": 2}]
+    executor, options, opened, made = spender(limits=Constraints(max_budget_usd=5, max_llm_calls=5), tells=tells)
+    executor.counts_model_calls = True
+    async with session_of(executor, options) as session:
+        opened.append(session)
+        await say(session)
+        assert len(made) == 2
+        tells.clear()
+        made.clear()
+        session.limit_own(cost=0.0, model_calls=0)  # outside of a turn
+        await say(session)
+        assert len(made) == 5
+
+
+@pytest.mark.rule("CTL-08")
+@pytest.mark.parametrize(("cost", "calls", "grace"), [(1.0, 3, "completed"), (5.0, 1, "skipped")])
+async def test_a_reserve_for_the_last_word_is_kept_of_what_others_leave(cost: float, calls: int, grace: str) -> None:
+    executor, options, opened, made = spender(limits=Constraints(max_budget_usd=9), tells=[{"cost": 5.0}], cost=cost)
+    executor.gives_grace = True
+    execution = options.execution.model_copy(update={"grace": Grace(reserve_usd=2)})
+    options = OpenOptions(execution=execution)
+    async with session_of(executor, options) as session:
+        opened.append(session)
+        await say(session)
+    assert (len(made), (end_of(session.record).data or {})["grace"]) == (calls, grace)
 
 
 # -- until when something may be answered -----------------------------------------------------------------------------

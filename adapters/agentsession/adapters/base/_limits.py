@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from agentsession.adapters.base._session import BaseSession
 
 E = TypeVar("E", bound=Event)
+N = TypeVar("N", int, float)
 
 __all__ = ["Limits", "check_limits", "deadline_ms"]
 
@@ -127,8 +128,13 @@ class Limits:
         self._others_calls = 0
         """Model calls that the tools of that turn have made."""
         self._others_cost = 0.0
+        self._own_turn: str | None = None
+        """The turn of which others use the limits too."""
+        self._own_calls: int | None = None
+        self._own_cost: float | None = None
+        """What its own model calls may come to, beside what the others use."""
         self.due = False
-        """What a tool's call has used was recorded: :meth:`check_spent` is due."""
+        """What others have used is known, such as a tool's call: :meth:`check_spent` is due."""
         self._recorder.on_spent = self.note_spent
         self.expires_at: str | None = None
         """The present turn's deadline as the host gave it: until when what is asked may be answered."""
@@ -257,7 +263,7 @@ class Limits:
 
         So does one whose cost nobody knows: what cannot be counted cannot be kept below a limit.
         """
-        if self.of(run).max_budget_usd is None:
+        if self.of(run).max_budget_usd is None and self._own_budget(run) is None:
             self._spent_turn = None  # a later stream of the turn may have a budget
             return
         self._cost_before(run, usage.seq)
@@ -288,14 +294,25 @@ class Limits:
             self._others_cost += spent.cost or 0.0
         self.due = True
 
+    def limit_own(self, model_calls: int | None, cost: float | None) -> None:
+        """What the present turn's own model calls may come to in all: the others use the rest of what it has."""
+        turn_id = self._machine.turn_id
+        if turn_id is None:
+            return
+        if turn_id != self._own_turn:
+            self._own_turn, self._own_calls, self._own_cost = turn_id, None, None
+        self._own_calls = _least(self._own_calls, model_calls)
+        self._own_cost = _least(self._own_cost, cost)
+        self.due = True
+
     def check_spent(self, run: Run) -> None:
-        """End the turn when what its tools' calls have cost is more than it may cost."""
+        """End the turn when it, its tools' calls and who shares its limits have cost more than it may cost."""
         self.due = False
         limit = self._budget(run)
-        if limit is None or run.turn_id != self._others_turn:
+        if limit is None or run.turn_id not in (self._others_turn, self._own_turn):
             return
         self._cost_before(run, self._recorder.seq + 1)
-        if self._others_cost == math.inf:
+        if self._others_cost == math.inf and run.turn_id == self._others_turn:
             self._spent = math.inf
             message = "a tool made model calls of which nobody knows the cost: the budget cannot be kept"
             self._interrupt_itself("max_budget", "RESOURCE_EXHAUSTED", message)
@@ -303,21 +320,34 @@ class Limits:
         self._end_over_budget(run, limit)
 
     def _end_over_budget(self, run: Run, limit: float) -> None:
-        cost = self._cost(run)
-        if cost < limit:
+        cost, own = self._cost(run), self._own_budget(run)
+        if cost >= limit:
+            message = f"the turn has cost {cost:g} USD, and may cost {limit:g}"
+            if cost == math.inf:
+                message = "nobody knows what an earlier call of the turn has cost: the budget cannot be kept"
+        elif own is not None and self._spent >= own - self._reserve(run):
+            message = f"the turn has cost {self._spent:g} USD, and others the rest of what they share with it"
+        else:
             return
-        message = f"the turn has cost {cost:g} USD, and may cost {limit:g}"
-        if cost == math.inf:
-            message = "nobody knows what an earlier call of the turn has cost: the budget cannot be kept"
         self._interrupt_itself("max_budget", "RESOURCE_EXHAUSTED", message)
 
     def _budget(self, run: Run) -> float | None:
         """What the turn may cost before its last word; ``None`` where nothing is to be ended for it."""
         limit = self.of(run).max_budget_usd
+        if limit is None and self._own_budget(run) is not None:
+            limit = math.inf
         if limit is None or run.aborting is not None or run.grace is not None:
             return None
+        return limit - self._reserve(run)
+
+    def _reserve(self, run: Run) -> float:
+        """The part of the budget that is kept for a last word."""
         kept = run.options.grace
-        return limit - (kept.reserve_usd or 0.0) if kept is not None and self._executor.gives_grace else limit
+        return kept.reserve_usd or 0.0 if kept is not None and self._executor.gives_grace else 0.0
+
+    def _own_budget(self, run: Run) -> float | None:
+        """What the turn's own model calls may cost, where others share its budget."""
+        return self._own_cost if run.turn_id == self._own_turn else None
 
     def _cost(self, run: Run) -> float:
         """US dollars that the turn has cost, by its own model calls and by what its tools have used."""
@@ -332,7 +362,10 @@ class Limits:
     def has_reserve(self, run: Run, grace: Grace) -> bool:
         """Whether the part of the budget that is kept for a last word is still there."""
         limit = self.of(run).max_budget_usd
-        return grace.reserve_usd is not None and limit is not None and self._cost(run) < limit
+        own = self._own_budget(run)
+        if grace.reserve_usd is None or limit is None or (own is not None and self._spent >= own):
+            return False
+        return self._cost(run) < limit
 
     def _recorded_cost(self, run: Run, *, before: int) -> float:
         """What the turn's earlier calls have cost, by the record: those of another process, or of before it had a
@@ -351,12 +384,15 @@ class Limits:
     def of(self, run: Run) -> Constraints:
         """The limits of a run: the tighter ones of the agent's own and the host's.
 
-        Of its model calls those that remain beside what its tools have made, so perhaps none.
+        Of its model calls those that remain beside what its tools and who shares its limits have made, so perhaps none.
         """
         limits = tightest(self._executor.descriptor.constraints, run.options.limits)
-        if limits.max_llm_calls is None or self._others_turn != run.turn_id or not self._others_calls:
-            return limits
-        return limits.model_copy(update={"max_llm_calls": max(0, limits.max_llm_calls - self._others_calls)})
+        calls = limits.max_llm_calls
+        if calls is not None and self._others_turn == run.turn_id:
+            calls = max(0, calls - self._others_calls)
+        if self._own_turn == run.turn_id:
+            calls = _least(calls, self._own_calls)
+        return limits if calls == limits.max_llm_calls else limits.model_copy(update={"max_llm_calls": calls})
 
     @property
     def present(self) -> Constraints:
@@ -394,6 +430,10 @@ class Limits:
 
     def _start(self, watch: Callable[..., Coroutine[Any, Any, None]], *args: Any, name: str) -> None:
         self._executor.task_group.start_soon(watch, *args, name=name)
+
+
+def _least(first: N | None, second: N | None) -> N | None:
+    return min((value for value in (first, second) if value is not None), default=None)
 
 
 def _now_ms() -> int:

@@ -229,6 +229,10 @@ class BaseSession:
         await self.stored()
         return receipts
 
+    def limit_own(self, *, model_calls: int | None = None, cost: float | None = None) -> None:
+        """What the present turn's own model calls may come to in all (see ``SharesLimits.limit_own``)."""
+        self.limits.limit_own(model_calls, cost)
+
     async def steer(self, data: Content | SteerData) -> Receipt:
         """Queue something for the agent to read before its next model call (see ``AgentSession.steer``)."""
         self._require("steering")
