@@ -363,6 +363,8 @@ async def test_a_secret_is_nowhere_but_with_the_agent(caplog: pytest.LogCaptureF
         assert (wrong.status, wrong.reason) == ("invalid", '/region: expected one of "eu", "us"')
         absent = channel.answer(card["id"], {"action": "accept", "content": {"token": SECRET}})
         assert (absent.status, absent.reason) == ("invalid", "/: 'region' is missing")
+        no_json = channel.answer(card["id"], {"action": "accept", "content": {SECRET: object()}})
+        assert (no_json.status, no_json.reason) == ("invalid", "the content is not JSON")
         assert channel.answer(card["id"], {"action": "accept", "content": {"region": "eu", "token": SECRET}}).ok
         late = channel.answer(card["id"], {"action": "accept", "content": {"region": "eu", "token": SECRET}})
     assert heard == [{"region": "eu", "token": SECRET}]
@@ -486,6 +488,15 @@ def test_a_card_that_expired_says_so() -> None:
 
     in_no_time(go)
     assert [receipt.status for receipt in receipts] == ["stale"]
+
+
+async def test_a_card_whose_time_is_up_is_told_apart_from_one_that_was_settled_elsewhere() -> None:
+    channel = QueueChannel()
+    desk = Desk(channel, Ask("Where to?", schema=FORM), question_timeout_s=0.02)
+    async with desk.at_work():
+        (card,) = await waits(channel)
+    receipt = channel.answer(card["id"], {"action": "decline"})
+    assert (receipt.status, receipt.reason) == ("stale", "it was expired")
 
 
 @pytest.mark.parametrize("wrong", [0, -1, float("inf"), float("nan")])

@@ -27,6 +27,7 @@ from agentsession.host import (
     hook,
     tool,
 )
+from agentsession.host._outcome import LEFT_WAITING
 from agentsession.protocol import HookOutcome, Spent, ToolDescriptor, ToolProgress, ToolRequest, ToolResult, block
 
 pytestmark = pytest.mark.anyio
@@ -40,7 +41,7 @@ def _nothing_ran() -> None:
 
 
 @tool
-def find(name: str) -> TailCall:
+async def find(name: str) -> TailCall:  # no thread, which could go on into the next test
     """Find a file, and read it."""
     ran.append(("find", name))
     return TailCall("read", {"path": f"/files/{name}"})
@@ -162,6 +163,16 @@ async def test_a_chain_is_at_most_three_calls_long(left: int, data: str | None) 
     answer = answer_of(session, "r1")
     assert len(ran) == 4  # the first, and three
     assert (answer.data == data) if data else (answer.data["error"]["code"] == "tail_call_limit")
+
+
+async def test_a_step_cannot_be_left_waiting() -> None:
+    @tool(name="read")
+    def waits(path: str) -> ToolOutcome:
+        return LEFT_WAITING  # as a sub-agent that waits for somebody
+
+    session = FakeSession([call("r1", "find", name="a")], [])
+    await run(Host(tools=[find, waits], policy=allow_all), session)
+    assert answer_of(session, "r1").data["error"]["code"] == "tail_call_denied"
 
 
 async def test_an_error_of_the_other_tool_is_the_calls_own() -> None:

@@ -322,6 +322,18 @@ async def test_a_question_goes_to_the_person_and_an_invalid_answer_is_asked_agai
     assert [a.content["region"] for a in session.answers] == ["eu", "us"]  # type: ignore[union-attr,call-overload]
 
 
+@pytest.mark.rule("HITL-09")
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+async def test_what_a_channel_gives_with_a_no_is_left_out(action: str) -> None:
+    def ask(request: Any, position: Any) -> ElicitationAnswer:
+        return ElicitationAnswer(request_id="q1", action=action, content={"pin": "sk-planted"})
+
+    session = FakeSession([ElicitationRequest(request_id="q1", kind="clarification", message="Where?")], [])
+    await run(Host(channel=CallbackChannel(ask=ask)), session)
+    answer = answer_of(session, "q1")
+    assert (answer.action, "content" in answer.model_fields_set) == (action, False)
+
+
 @pytest.mark.rule("HITL-02")
 async def test_what_was_said_to_another_question_is_not_given_to_whoever_asked_this_one() -> None:
     def ask(request: Any, position: Any) -> ElicitationAnswer:
