@@ -30,6 +30,7 @@ ASK = PolicyDecision("ask_user")
         *(None, 0, 1, "y", "yes", "true", [], {"approved": True}, object()),
         Approval("YES"),  # type: ignore[arg-type]
         Approval("yes", by=7),  # type: ignore[arg-type]  # who said it could not be recorded
+        Approval("yes", by="\ud800"),  # nor this
         Approval("yes", reason=7),  # type: ignore[arg-type]
     ],
 )

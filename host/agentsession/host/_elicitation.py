@@ -17,7 +17,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, Protocol, cast, runtime_checkable
 
 from agentsession.host._policy import PolicyDecision
-from agentsession.protocol import ConfigurationError, Decision, ElicitationAnswer, ElicitationRequest, ToolRequest
+from agentsession.protocol import (
+    ConfigurationError,
+    Decision,
+    ElicitationAnswer,
+    ElicitationRequest,
+    ToolRequest,
+    repair_text,
+)
 
 __all__ = [
     "Approval",
@@ -114,9 +121,9 @@ class Approval:
 def as_approval(value: object) -> Approval:
     """Read a channel's answer strictly: an :class:`Approval`, ``True`` or ``False``; all else is an unclear no."""
     if isinstance(value, Approval) and value.verdict in ("yes", "no", "cancel", "pause"):
-        # What cannot be recorded is no word of a person.
-        can_be_recorded = isinstance(value.by, str) and isinstance(value.reason, str | None)
-        return value if can_be_recorded else _unclear(value)
+        # What cannot be recorded is no word of a person. A reason is repaired; who said it is not guessed.
+        is_named = isinstance(value.by, str) and repair_text(value.by) == value.by
+        return value if is_named and isinstance(value.reason, str | None) else _unclear(value)
     if value is True:
         return Approval.yes()
     if value is False:

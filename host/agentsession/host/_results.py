@@ -87,7 +87,7 @@ class TurnResult:
     people_s: float = 0.0
     """Seconds in which at least one person was asked."""
     tools_s: float = 0.0
-    """Seconds in which at least one host tool ran."""
+    """Seconds in which at least one host tool ran and asked nobody."""
 
     @property
     def completed(self) -> bool:
