@@ -11,15 +11,15 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from agentsession.adapters.scripted import Call, Calls, Say, ScriptedExecutor
-from agentsession.host import tool
+from agentsession.adapters.scripted import Ask, Call, Calls, Say, ScriptedExecutor
+from agentsession.host import SubagentTool, Tool, tool
 from agentsession.host._toolbox import ToolBox
 from agentsession.host.cli._command_policy import CommandPolicy
 from agentsession.host.cli._exit_codes import Exit
 from agentsession.host.cli._interactive import Conversation
 from agentsession.host.cli._lines import ASCII, Line, View
 from agentsession.host.cli._setup import RunOptions, make_host
-from agentsession.protocol import AgentSession, ToolDecision, ToolResponse, ToolUpdate
+from agentsession.protocol import AgentSession, ToolAnnotations, ToolDecision, ToolResponse, ToolUpdate
 
 pytestmark = pytest.mark.anyio
 
@@ -148,7 +148,7 @@ PENS = Call("order", {"item": "pens", "quantity": 100})
 
 
 @contextlib.asynccontextmanager
-async def talking(*streams: list[object], echoes: bool = False) -> AsyncGenerator[Talk]:
+async def talking(*streams: list[object], echoes: bool = False, tools: Sequence[Tool] = ()) -> AsyncGenerator[Talk]:
     options = RunOptions(target="scripted:agent")
     screen = KeptScreen(echoes=echoes)
     policy = CommandPolicy(options)
@@ -157,7 +157,7 @@ async def talking(*streams: list[object], echoes: bool = False) -> AsyncGenerato
     conversation = Conversation(screen, policy, lambda: made[0].clock() if made else 0.0)
     host = make_host(
         options,
-        ToolBox([order, wait_long]),
+        ToolBox([order, wait_long, *tools]),
         policy=policy,
         channel=conversation,
         observer=conversation.event,
@@ -392,3 +392,27 @@ async def test_how_long_a_call_runs_is_counted_from_its_own_beginning() -> None:
         talk.conversation.renderer.running[0].progress.feed(ToolUpdate(request_id="r", progress=3, total=4))
         (row,) = [one.plain for one in talk.conversation.live() if "running" in one.plain]
         assert row == "  [1] wait_long  running  10s  3 of 4 (75%)"
+
+
+async def test_a_person_reads_who_asks_from_the_root_down_through_sub_agents_of_sub_agents() -> None:
+    form = {"type": "object", "properties": {"colour": {"type": "string"}}}
+    marks = ToolAnnotations(read_only=True, open_world=False)
+    async with (
+        ScriptedExecutor([[Ask("Which colour?", schema=form), PENS, Say("Ordered.")]], name="buyer") as buyer,
+        ScriptedExecutor([[Call("buyer", {"task": "buy"}), Say("Bought.")]], name="clerk") as clerk,
+    ):
+        tools = [
+            SubagentTool(clerk, tools=["buyer", "order"], annotations=marks),
+            SubagentTool(buyer, tools=["order"], annotations=marks),
+        ]
+        async with talking([Call("clerk", {"task": "go"}), Say("Done.")], tools=tools) as talk:
+            talk.type("order pens")
+            await talk.answer("blue")
+            await talk.answer("y")
+            await talk.screen.until_said("APPROVE")
+            await talk.answer("y")
+            await talk.screen.until_said("Done.")
+    asked = [text for text in talk.screen.said if "asked by" in text]
+    assert len(asked) == 2
+    assert asked[0] == "  asked by scripted > clerk > buyer"
+    assert asked[1].endswith("order pens 100  asked by scripted > clerk > buyer")

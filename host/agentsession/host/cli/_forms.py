@@ -16,7 +16,7 @@ from agentsession.host.cli._blocks import field_rows, question_block
 from agentsession.host.cli._lines import Line, View, line
 from agentsession.host.cli._questions import Answered, Say, Steer, Step, is_early
 from agentsession.host.cli._shapes import as_list, as_object, field_options, field_schema
-from agentsession.host.cli._text import escape
+from agentsession.host.cli._text import escape, wrap
 from agentsession.protocol import (
     Decision,
     ElicitationAnswer,
@@ -80,6 +80,9 @@ class FormQuestion:
     def block(self) -> list[Line]:
         """The question and its fields."""
         out = question_block(self.request, self.view, self._about)
+        if len(self.position.principals) > 1:  # not the agent that the person speaks to: it may want a secret
+            asked_by = "asked by " + escape(" > ".join(self.position.principals))
+            out += [line((f"  {row}", "dim")) for row in wrap(asked_by, self.view.width - 2)]
         if self.position.problem:
             out.append(line((f"  {self.view.glyphs.warn} {escape(self.position.problem)}", "bad")))
         hint = "/decline  /cancel" if self._fields else "y accept  n decline  /cancel"
