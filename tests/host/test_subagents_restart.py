@@ -250,6 +250,19 @@ async def test_a_sub_agent_that_another_process_has_is_left_to_it() -> None:
     assert (result.end.reason, result.unanswered) == ("input_required", ("r1",))
 
 
+@pytest.mark.parametrize("own", [False, True], ids=["its callers", "its own"])
+async def test_the_record_of_a_sub_agent_is_in_its_executors_store_or_else_in_that_of_its_callers(own: bool) -> None:
+    above, below = MemoryRecordStore(), MemoryRecordStore()
+    fixer = agent("fixer", Say("mended"), store=below if own else None)
+    coder = agent("coder", calls("fixer"), Say("Done."), store=above)
+    async with fixer, coder:
+        host = Host(tools=[SubagentTool(fixer)], policy=allow_all)
+        async with host.session(coder, OpenOptions(session_id="s")) as session:
+            assert (await host.run_turn(session, "go")).completed
+    assert bool(await _events(below, _CHILD)) is own
+    assert bool(await _events(above, _CHILD)) is not own
+
+
 async def test_a_sub_agent_keeps_nothing_where_its_callers_session_shall_keep_nothing() -> None:
     store = MemoryRecordStore()
     fixer, coder = _agents(complete=False)

@@ -237,7 +237,7 @@ class ChildRun:
         has = {item.name for item in self._host.tools.descriptors}
         if absent := [name for name in plan.tools if name not in has]:  # a wrong name, or one of a server that is away
             logger.warning("sub-agent %s: the host has no tool %s", plan.descriptor.name, ", ".join(sorted(absent)))
-        store = plan.store or attached.store
+        store = plan.store or attached.store or self._store_of_caller(executor)
         try:
             return await self._host.open_child(
                 executor, options, load=session_id, store=store, settings=settings, above=self._above
@@ -257,6 +257,16 @@ class ChildRun:
             # Its opening was cut off by a kill: there is nothing in it.
             await executor.delete(session_id, options.user_id, store=store)
             return await self._host.open_child(executor, options, store=store, settings=settings, above=self._above)
+
+    def _store_of_caller(self, executor: AgentExecutor) -> RecordStore | None:
+        """Where its caller's executor keeps the caller's session, unless its own executor has a store itself.
+
+        Executors have a store or not as they like; that of the base class shows it, and so do its sessions.
+        """
+        if getattr(executor, "store", None) is not None:
+            return None
+        found = getattr(self._caller.attached.session, "store", None)
+        return found if isinstance(found, RecordStore) else None
 
     def _limits(self, returning: Spent | None = None) -> ExecutionOptions:
         """Its own limits, as far as they are within what is left above it (see :meth:`TurnLimits.rest`)."""

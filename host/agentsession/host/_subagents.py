@@ -60,7 +60,8 @@ class SubagentTool(Tool):
     ``result_schema``: it must call ``complete_task`` with a result that fits; ``complete_task=True`` without one asks
     for a text. Else its last message is the result.
     ``max_depth``: how many sub-agents may stand in one another, this one counted.
-    ``store``: where its sessions are kept, as safe as its caller's; default the store of the caller's session.
+    ``store``: where its sessions are kept, as safe as its caller's; default the store that the caller's session was
+    opened with, or its executor's own, or the one that the caller's executor has.
     ``max_parallel``: how many of its calls are at work at once; the limit of a provider is for the calls of the agent.
     Two sub-agents that both have one, and call each other, may wait for one another until a limit ends them.
 
