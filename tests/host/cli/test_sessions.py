@@ -191,7 +191,17 @@ def test_delete_takes_the_records_of_sub_agents_along_and_says_what_stays(comman
         "session done deleted, with 1 session of sub-agents",
         "what agents keep elsewhere, as ADK's own sessions, and files of long outputs stay",
     ]
-    assert child not in command("sessions", "list", "--store", file, "--json").stdout
+    assert child not in command("sessions", "list", "--store", file, "--json", "--sub-agents").stdout
+
+
+def test_sessions_of_sub_agents_are_listed_on_request_alone(command: Command, file: str) -> None:
+    text = command("sessions", "export", "done", "--store", file).stdout
+    child = session_id_of("done", "r1", "fixer")
+    command("sessions", "import", "-", "--store", file, "--session", child, "--user", "ann", stdin=text)
+    listed = command("sessions", "list", "--store", file, "--limit", "3")
+    assert [row.split()[0] for row in listed.stdout.splitlines()[1:]] == ["waits-2", "waits", "done"]
+    assert listed.stderr.strip() == "those of sub-agents are left out: --sub-agents shows them"
+    assert child in command("sessions", "list", "--store", file, "--sub-agents", "--limit", "1").stdout
 
 
 def test_prune_keeps_what_waits(command: Command, file: str) -> None:

@@ -18,6 +18,7 @@ from typing import BinaryIO, Final, TypeAlias, TypeVar
 
 import anyio
 
+from agentsession.host._child_ids import caller_mark
 from agentsession.host._sqlite import SqliteRecordStore
 from agentsession.host.cli._lines import Line, Style, line
 from agentsession.host.cli._out import CommandError, Out
@@ -55,15 +56,28 @@ _STATES: Final[dict[str, tuple[str, Style]]] = {
 
 
 def list_sessions(
-    out: Out, notes: Out, file: str, *, agent: str | None, user: str | None, limit: int, as_json: bool
+    out: Out,
+    notes: Out,
+    file: str,
+    *,
+    agent: str | None,
+    user: str | None,
+    limit: int,
+    sub_agents: bool,
+    as_json: bool,
 ) -> None:
-    """Print a table of records, or a line of JSON for each."""
+    """Print a table of records, or a line of JSON for each; those of sub-agents only with ``sub_agents``."""
 
-    async def work(store: SqliteRecordStore) -> tuple[list[RecordInfo], list[str]]:
-        found = await store.browse(agent=agent, user_id=user, limit=limit + 1)
-        return found, [await _title(store, info) for info in found[:limit]]
+    async def work(store: SqliteRecordStore) -> tuple[list[RecordInfo], int, list[str]]:
+        found, left_out, page = list[RecordInfo](), 0, await store.browse(agent=agent, user_id=user, limit=_CHUNK)
+        while page and len(found) <= limit:
+            begun = [info for info in page if sub_agents or caller_mark(info.key.session_id) is None]
+            left_out += len(page) - len(begun)
+            found += begun
+            page = await store.browse(agent=agent, user_id=user, limit=_CHUNK, after=page[-1].key)
+        return found[: limit + 1], left_out, [await _title(store, info) for info in found[:limit]]
 
-    found, titles = _with(file, work)
+    found, left_out, titles = _with(file, work)
     shown = found[:limit]
     if as_json:
         for info in shown:
@@ -71,9 +85,13 @@ def list_sessions(
         return
     out.lines(_table(shown, titles, out.width))
     if not shown:
-        notes.lines([line("no session is stored here")])
+        notes.lines(
+            [line("no session is stored here" if not left_out else "no session but those of sub-agents is here")]
+        )
     elif len(found) > limit:
         notes.lines([line(("older ones are left out: --limit shows more", "dim"))])
+    if left_out:
+        notes.lines([line(("those of sub-agents are left out: --sub-agents shows them", "dim"))])
 
 
 def show(out: Out, file: str, session: str, *, agent: str | None, user: str | None, last: int, as_json: bool) -> None:

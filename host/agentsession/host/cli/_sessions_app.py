@@ -38,6 +38,7 @@ def list_(
     agent: Agent = None,
     user: User = None,
     limit: Annotated[int, typer.Option(min=1, metavar="N", help="The newest so many.")] = 50,
+    sub_agents: Annotated[bool, typer.Option("--sub-agents", help="Also those that sub-agents had.")] = False,
     as_json: Json = False,
     color: Color = "auto",
     debug: Debug = False,
@@ -52,6 +53,7 @@ def list_(
         agent=agent,
         user=user,
         limit=limit,
+        sub_agents=sub_agents,
         as_json=as_json,
     )
 
