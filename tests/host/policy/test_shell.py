@@ -114,6 +114,9 @@ def test_what_begins_as_an_allow_says_is_allowed(command: Any) -> None:
         "bash -c -e 'rm x'",
         "bash -c 'rm x' $X",
         "uv run rm x",
+        "[ -f x ] && rm x",
+        "[r]m x",
+        "[ x ]m x; /bin/[r]m x",
     ],
 )
 def test_no_way_of_writing_it_passes_a_denial(command: Any) -> None:
@@ -238,6 +241,7 @@ def test_a_denial_of_a_subcommand_holds_past_options_and_whatever_makes_its_word
         "echo git push",
         "env A=1 pytest",
         "ssh -p 22 far ls",
+        "[ -f Makefile ] && make",
     ],
 )
 def test_a_denial_holds_for_no_command_that_is_plainly_another(command: str) -> None:

@@ -215,7 +215,8 @@ class _Reader:
         elif sign in "$`":
             self._expansion()
         else:
-            if sign in "*?[~" or (sign == "=" and self._word is None):  # zsh makes a path of =rm
+            is_test = sign == "[" and self._word is None and self._text[self._at + 1 : self._at + 2] in ("", " ", "\t")
+            if (sign in "*?[~" and not is_test) or (sign == "=" and self._word is None):  # zsh makes a path of =rm
                 self._unknown()
             self._add(sign)
             self._at += 1
