@@ -255,7 +255,7 @@ async def test_a_slow_async_tool_is_cancelled_and_reported() -> None:
 async def test_a_slow_sync_tool_is_given_up_and_its_thread_reported() -> None:
     release = threading.Event()
 
-    @tool(timeout_s=0.05)
+    @tool(timeout_s=0.5)
     def stuck() -> None:
         release.wait(10)
 

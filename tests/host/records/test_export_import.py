@@ -19,6 +19,7 @@ from agentsession.protocol import (
     OpenOptions,
     RecordKey,
     SchemaError,
+    SessionBusy,
     SessionConfig,
     SessionExists,
     SessionMachine,
@@ -239,6 +240,42 @@ async def test_an_id_that_is_taken_is_refused_and_its_record_stays() -> None:
     with pytest.raises(SessionExists):
         await import_record(store, lines)
     assert await store.read(KEY) == before
+
+
+async def test_what_an_import_left_that_was_killed_before_it_stored_anything_is_not_in_the_way() -> None:
+    store, left = MemoryRecordStore(), MemoryRecordStore()
+    lines = await recorded(store, [Say("done")])
+    await left.create(KEY)
+    made = await import_record(left, lines)
+    assert len(await left.read(KEY)) == made.events
+    await left.lock(KEY, "another")  # it was given back
+
+
+async def test_an_empty_record_that_somebody_is_about_to_fill_is_left_alone() -> None:
+    store, other = MemoryRecordStore(), MemoryRecordStore()
+    lines = await recorded(store, [Say("done")])
+    await other.create(KEY)
+    await other.lock(KEY, "another")
+    with pytest.raises(SessionBusy):
+        await import_record(other, lines)
+    assert (await other.info(KEY)).last_seq == 0
+    with pytest.raises(SessionBusy):
+        await other.lock(KEY, "a third")
+
+
+async def test_an_empty_record_that_was_filled_meanwhile_stays_as_it_is() -> None:
+    class Raced(MemoryRecordStore):
+        async def lock(self, key: RecordKey, owner: str) -> None:
+            await self.append(key, await store.read(KEY), reserved_seq=1000)
+            await super().lock(key, owner)
+
+    store, other = MemoryRecordStore(), Raced()
+    lines = await recorded(store, [Say("done")])
+    await other.create(KEY)
+    with pytest.raises(SessionExists):
+        await import_record(other, lines)
+    assert await other.read(KEY) == await store.read(KEY)
+    await MemoryRecordStore.lock(other, KEY, "another")
 
 
 @pytest.mark.parametrize("wrong", ["a/b", "..", "x" * 300])

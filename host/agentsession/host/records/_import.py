@@ -27,6 +27,7 @@ from agentsession.protocol import (
     RecordKey,
     RecordStore,
     SchemaError,
+    SessionExists,
     SessionMachine,
     StreamEnd,
     ToolResponse,
@@ -62,7 +63,8 @@ async def import_record(
     errors between events, as ``agentsession run --json`` writes them, are passed over; deltas are not stored.
 
     Raises :class:`SchemaError` for a line that is no event, :class:`InvalidInput` for an event that the contract does
-    not allow there, both with the number of the line, and :class:`SessionExists`. Nothing is stored then.
+    not allow there, both with the number of the line, and :class:`SessionExists`. Nothing is stored then. What an
+    import that was killed has left is not in the way.
     """
     machine = SessionMachine(blame="peer")
     events: list[Event] = []
@@ -151,9 +153,16 @@ def _settlement(machine: SessionMachine, last: Event) -> Iterator[Event]:
 
 async def _store(store: RecordStore, key: RecordKey, events: list[Event]) -> None:
     owner = f"import:{secrets.token_hex(8)}"
-    await store.create(key)
     try:
-        await store.lock(key, owner)  # nobody may load what is not there yet
+        await store.create(key)
+    except SessionExists:
+        await _take_left(store, key, owner)
+        is_locked = True
+    else:
+        is_locked = False
+    try:
+        if not is_locked:
+            await store.lock(key, owner)  # nobody may load what is not there yet
         await store.append(key, events, reserved_seq=events[-1].seq)
     except BaseException:
         with anyio.CancelScope(shield=True):
@@ -162,3 +171,15 @@ async def _store(store: RecordStore, key: RecordKey, events: list[Event]) -> Non
         raise
     with anyio.CancelScope(shield=True):
         await store.unlock(key, owner)
+
+
+async def _take_left(store: RecordStore, key: RecordKey, owner: str) -> None:
+    """Lock a record that has no event: an import that was killed left it. Raises :class:`SessionExists` for any other,
+    and :class:`SessionBusy` where somebody is about to fill it."""
+    exists = SessionExists(f"session {key.session_id} exists", fix="choose another id, or load it")
+    if (await store.info(key)).last_seq:
+        raise exists
+    await store.lock(key, owner)
+    if (await store.info(key)).last_seq:  # somebody was faster
+        await store.unlock(key, owner)
+        raise exists
