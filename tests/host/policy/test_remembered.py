@@ -80,6 +80,31 @@ async def test_an_answer_to_a_wide_rule_does_not_cover_what_a_narrow_one_asks_ab
 
 
 @pytest.mark.rule("HITL-04")
+async def test_a_yes_to_an_edit_in_the_workspace_covers_none_elsewhere() -> None:
+    def asks(path: object, mode: str = "default") -> tuple[PolicyRequest, PolicyDecision]:
+        asked = request("edit_file", {"path": path}, category="edit", mode=mode)
+        decision = engine(builtin=True).evaluate(asked)
+        assert decision.is_ask
+        return asked, decision
+
+    store = RememberedAnswers()
+    await store.remember(*asks("src/a.py"), "session")
+    assert store.find(*asks("b.py")) is not None
+    for elsewhere in ("../x", "/etc/hosts", "~/.bashrc", "src/../../x", ["src/a.py"], None):
+        assert store.find(*asks(elsewhere)) is None, elsewhere
+    await store.remember(*asks("../x"), "session")
+    assert store.find(*asks("../x")) is not None
+    assert store.find(*asks("../y")) is None
+    assert store.find(*asks("../x", "auto_edit")) is not None
+
+
+async def test_a_yes_to_an_edit_by_a_tool_that_names_no_path_holds_for_the_tool() -> None:
+    store = RememberedAnswers()
+    first, other = (request("patch", {"diff": text}, category="edit") for text in "ab")
+    await store.remember(first, engine(builtin=True).evaluate(first), "session")
+    assert store.find(other, engine(builtin=True).evaluate(other)) is not None
+
+
 async def test_for_a_tool_that_can_destroy_an_answer_holds_for_these_arguments() -> None:
     store = RememberedAnswers()
     await keep(store, request("rm", {"path": "a"}, destructive=True))
