@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import math
 from typing import Any
 
 import anyio
 import anyio.lowlevel
+import pydantic
 import pytest
 import trio.testing
 from tests.host.fake_session import FakeExecutor, FakeSession, call
@@ -68,6 +70,43 @@ async def test_an_unknown_need_is_denied() -> None:
     assert isinstance(answer, ToolDenial)
     assert answer.reason is not None
     assert answer.reason.startswith("unsupported_needs")
+
+
+@pytest.mark.rule("TOOL-04")
+async def test_nobody_is_asked_about_a_call_whose_types_cannot_be_made() -> None:
+    asked: list[Any] = []
+
+    @tool
+    def book(when: datetime.date) -> str:
+        raise AssertionError("it runs")
+
+    def approve(request: ToolRequest, decision: PolicyDecision, position: Any) -> bool:
+        asked.append(request.args)
+        return True
+
+    session = FakeSession([call("r1", "book", when="tomorrow")], [])
+    await run(Host(tools=[book], policy=ask_all, channel=CallbackChannel(approve)), session)
+    assert asked == []
+    error = answer_of(session, "r1").data["error"]
+    assert (error["code"], error["path"]) == ("invalid_arguments", "/when")
+
+
+async def test_a_validator_that_breaks_is_a_failure_of_the_run_and_not_of_the_host() -> None:
+    class Odd(pydantic.BaseModel):
+        side: int
+
+        @pydantic.field_validator("side")
+        @classmethod
+        def _breaks(cls, value: int) -> int:
+            raise RuntimeError("the catalogue is away")
+
+    @tool(model=Odd)
+    def draw(it: Odd) -> None: ...
+
+    session = FakeSession([call("r1", "draw", side=1)], [])
+    result = await run(Host(tools=[draw], policy=allow_all), session)
+    assert result.completed
+    assert answer_of(session, "r1").data["error"]["code"] == "tool_failed"
 
 
 @pytest.mark.rule("HITL-03")

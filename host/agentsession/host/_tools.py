@@ -169,11 +169,19 @@ class Tool:
         return self.descriptor.name
 
     def check(self, args: object) -> ToolOutcome | None:
-        """The error result for arguments that do not fit the published schema, or ``None``. Nothing runs."""
+        """The error result for arguments that do not fit the published schema or the function's types, or ``None``.
+
+        The function is not called. Validators of its types are, so that nobody is asked about a call that cannot be
+        made; one that fails in another way is left to the run, where a failure is a result.
+        """
         try:
             self._schema(args)
+            if self._signature is not None:
+                self._signature.bind(cast("dict[str, Any]", args), None)
         except ArgumentsRefused as refused:
             return _refusal(refused)
+        except Exception as problem:  # noqa: BLE001 - of a validator: the run is where it is a result
+            logger.debug("the arguments of %r could not be checked: %s", self.name, type(problem).__name__)
         return None
 
     async def run(
