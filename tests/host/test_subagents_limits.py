@@ -38,6 +38,7 @@ from agentsession.protocol import (
     Spent,
     StreamEnd,
     ToolResponse,
+    ToolResult,
     Usage,
 )
 
@@ -458,6 +459,73 @@ async def test_what_one_has_used_that_still_waits_after_a_restart_is_not_left_to
     (given,) = opened
     assert given.execution.limits is not None
     assert given.execution.limits.max_budget_usd == 8.0
+
+
+async def test_a_turn_whose_calls_were_all_answered_before_this_host_came_knows_what_it_had_used() -> None:
+    """As after a kill between the last answer and the turn's next stream: nothing waits, and the turn goes on."""
+    fixer, opened = limited("fixer", Say("ok"))
+    coder, _ = limited(
+        "coder", Count(cost=3.0), Call("read_file", {"path": "a"}, id="r0"), calls("fixer"), Say("Done.")
+    )
+    policy = RulePolicy([Rule("ask_user", "read_file"), Rule("allow", "*")])
+    async with fixer, coder:
+        limits = Constraints(max_budget_usd=10, max_llm_calls=5)
+        channel = ScriptedChannel([Approval.pause()])
+        host = Host(tools=[read_file, SubagentTool(fixer)], policy=policy, channel=channel, limits=limits)
+        async with host.session(coder) as session:
+            with anyio.fail_after(5):
+                await host.run_turn(session, "go")
+                await session.respond(ToolResult(request_id="r0", data="text"))
+                assert not session.pending
+                assert (await host.run_turn(session)).completed
+    (options,) = opened
+    assert options.execution.limits is not None
+    assert (options.execution.limits.max_budget_usd, options.execution.limits.max_llm_calls) == (7.0, 4)
+
+
+async def test_one_that_goes_on_is_not_ended_for_what_others_use_while_its_own_is_looked_up() -> None:
+    """What it may still use would count as all that it may use, and be less than it has."""
+    seen: list[Event] = []
+    used, goes_on = anyio.Event(), False
+    channel = ScriptedChannel([Approval.pause(), Approval.pause(), True, True])
+    a, _ = limited("a", Call("read_file", {"path": "a"}), Count(cost=1.0), Say("a"))
+    b, _ = limited("b", Count(cost=3.0), Call("read_file", {"path": "b"}), Count(cost=1.0), Say("b"))
+    original = b.open
+
+    async def open_(*args: Any, **given: Any) -> Any:
+        session: Any = await original(*args, **given)
+        events = session.events
+
+        async def late(found: Any) -> Any:
+            await used.wait()
+            async for event in found:
+                yield event
+
+        def slow(*args: Any, **given: Any) -> Any:
+            is_its_use = goes_on and "usage" in given.get("types", ()) and session.state == "input_required"
+            return late(events(*args, **given)) if is_its_use else events(*args, **given)
+
+        session.events = slow
+        return session
+
+    def note(event: Event) -> None:
+        seen.append(event)
+        if goes_on and any(isinstance(item, StreamEnd) for item in seen_of_children([event])):
+            used.set()
+
+    b.open = open_  # type: ignore[method-assign]  # a record that is slow to read
+    root, _ = limited("root", _all("ab"), Say("Done."))
+    policy = RulePolicy([Rule("ask_user", "read_file"), Rule("allow", "*")])
+    async with a, b, root:
+        tools = [read_file, *(SubagentTool(item, tools=["read_file"]) for item in (a, b))]
+        limits = Constraints(max_budget_usd=6)
+        host = Host(tools=tools, policy=policy, channel=channel, limits=limits, observer=note)
+        async with host.session(root) as session:
+            with anyio.fail_after(5):
+                await host.run_turn(session, "go")
+                goes_on = True
+                await host.run_turn(session)
+    assert [response.data for response in responses(seen).values()] == ["a", "b"]
 
 
 async def test_what_was_used_by_one_that_was_handed_a_call_counts_once_beside_what_handed_it_over() -> None:

@@ -181,7 +181,9 @@ class Turn:
             end = await self._stream(given, options)
         else:
             await self._facts.principals.recall()
-            await self._limits.recall()
+            waits_in = next((request.turn_id for request in self._session.pending), None)
+            if waits_in is not None:  # its tools, such as sub-agents, run before its stream goes on
+                await self._limits.found(waits_in, goes_on=True)
             await self._serving.recall_starts()
         if given is not None and not isinstance(given, (str, MessageInput)):
             await self._serving.give(as_answers(given))
@@ -216,7 +218,7 @@ class Turn:
         async with self._session.stream(message, options) as stream:
             self._has_stream = True
             self._facts.turn_id = stream.turn_id
-            self._limits.found(stream.turn_id)
+            await self._limits.found(stream.turn_id, goes_on=message is None)
             self._limits.tell()
             self._facts.set_turn_mode(stream.turn_id, options)
             async for event in stream:

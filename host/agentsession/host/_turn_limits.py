@@ -61,22 +61,28 @@ class TurnLimits:
         limits = next((item.limits for item in given if item.limits is not None), None)
         self._limits = tightest(self._session.descriptor.constraints, limits)
         self._deadline = next((item.deadline for item in given if item.deadline is not None), None)
-        if self._attached.above is not None:
-            self._attached.above.caller.limits._turns_below.add(self)
 
     def end(self) -> None:
         """No turn is at work here."""
         if self._attached.above is not None:
             self._attached.above.caller.limits._turns_below.discard(self)
 
-    async def recall(self) -> None:
-        """What the turn that waits has used before: by its record, and by what this host saw of its sub-agents."""
-        turn_id = next((request.turn_id for request in self._session.pending), None)
-        if turn_id is None:
+    async def found(self, turn_id: str, *, goes_on: bool) -> None:
+        """Which turn it is. One that goes on has used something before: by its record, and by what this host saw of
+        its sub-agents."""
+        if turn_id == self._turn_id:
             return
-        self.found(turn_id)
-        if not self._is_limited:
-            return
+        self._turn_id = turn_id
+        if self._attached.used_below is None or self._attached.used_below[0] != turn_id:
+            self._attached.used_below = (turn_id, {})
+        self._below = self._attached.used_below[1]
+        if goes_on and self._is_limited:
+            await self._recall(turn_id)
+        # Not before: it would be told that its calls of before are more than it may make.
+        if self._attached.above is not None:
+            self._attached.above.caller.limits._turns_below.add(self)
+
+    async def _recall(self, turn_id: str) -> None:
         async for event in self._session.events(types={"usage", "tool_response"}):
             if event.turn_id != turn_id:
                 continue
@@ -85,15 +91,6 @@ class TurnLimits:
                 self._counted_seq = event.seq
             elif isinstance(event, ToolResponse) and event.spent is not None and event.request_id not in self._below:
                 self._below[event.request_id] = Used.of(event.spent)
-
-    def found(self, turn_id: str) -> None:
-        """Which turn it is."""
-        if turn_id == self._turn_id:
-            return
-        self._turn_id = turn_id
-        if self._attached.used_below is None or self._attached.used_below[0] != turn_id:
-            self._attached.used_below = (turn_id, {})
-        self._below = self._attached.used_below[1]
 
     @property
     def is_timed(self) -> bool:
