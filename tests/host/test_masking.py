@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from typing import Any
 from urllib.parse import quote
 
@@ -156,3 +157,18 @@ def test_what_was_taken_out_is_what_nothing_is_left_of() -> None:
     before = {"a": "gone", "b": ["kept", "gone too"], "c": {"d": "all"}, "e": "a part", "key": "x"}
     after = {"a": REDACTED, "b": ["kept", REDACTED], "c": REDACTED, "e": f"a {REDACTED}", REDACTED: "x"}
     assert [*taken_out(before, after)] == ["gone", "gone too", "all"]
+
+
+@pytest.mark.parametrize("text", ['password="' + "\\" * 100_000, "secret='" * 20_000, "--token" + " " * 100_000])
+def test_a_text_that_is_made_to_be_slow_to_mask_is_not(text: str) -> None:
+    """A model or a tool may write it: with the square of its length, one of them took a minute."""
+    began = time.perf_counter()
+    Masker([]).text(text)
+    assert time.perf_counter() - began < 10
+
+
+@pytest.mark.parametrize("escapes", range(9))
+def test_a_quoted_secret_ends_at_its_quote_however_often_it_is_escaped(escapes: int) -> None:
+    slashes = "\\" * escapes
+    text = f'password={slashes}"hunter2 is it{slashes}", and more'
+    assert Masker([]).text(text) == f'password={slashes}"***{slashes}", and more'

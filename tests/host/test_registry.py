@@ -23,6 +23,9 @@ def announce_missing() -> Any:
     raise ImportError("no module named 'acme'")
 
 
+NOTHING = None
+
+
 def announce_an_executor() -> Any:
     return ScriptedExecutor([])
 
@@ -108,6 +111,14 @@ def test_what_is_announced_in_the_place_of_a_creators_function_is_told_apart_fro
         "configuration",
         f"announce one that says: return {value.partition(':')[2]}",
     )
+
+
+@pytest.mark.parametrize("name", ["HERE", "NOTHING"])
+def test_what_is_announced_and_cannot_be_called_is_told(announced: dict[str, list[str]], name: str) -> None:
+    announced["acme"] = [f"{HERE}:{name}"]
+    with pytest.raises(ConfigurationError, match="does not return a creator") as caught:
+        SessionFactory().creator("acme")
+    assert (caught.value.got, caught.value.fix) == (type(globals()[name]).__name__, None)
 
 
 async def _run(executor: Any) -> None:

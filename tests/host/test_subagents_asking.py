@@ -315,6 +315,32 @@ async def test_what_waits_in_a_sub_agent_goes_on_where_its_callers_session_was_c
     assert (last.end.reason, last.text) == ("completed", "Done.")
 
 
+async def test_a_call_is_not_lost_for_another_sub_agent_that_fails_to_close() -> None:
+    """One waits for a session that was closed by hand; the next call of any looks for such, and is not to blame."""
+
+    async def broken() -> None:
+        raise OSError("no disk")
+
+    async with (
+        agent("fixer", Call("read_file", {"path": "a"}), Say("Mended.")) as fixer,
+        agent("coder", calls("fixer"), Say("Done.")) as coder,
+        agent("helper", Say("Helped.")) as helper,
+        agent("other", calls("helper"), Say("Done too.")) as other,
+    ):
+        tools = [read_file, SubagentTool(fixer, tools=["read_file"]), SubagentTool(helper)]
+        seen: list[Event] = []
+        host = Host(tools=tools, policy=_ASKS, on_ask="pause", observer=seen.append)
+        with anyio.fail_after(5):
+            session = await host.open(coder)
+            await host.run_turn(session, "go")
+            (child,) = host.children(session)
+            await session.aclose()
+            close, child.session.aclose = child.session.aclose, broken  # type: ignore[method-assign]
+            await run(host, other)
+            await close()
+    assert responses(seen)["r1"].data == "Helped."
+
+
 async def test_what_waits_in_a_sub_agent_ends_with_the_call_that_it_works_for() -> None:
     async with (
         agent("fixer", Call("read_file", {"path": "a"}), Say("Mended.")) as fixer,

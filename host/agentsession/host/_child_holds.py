@@ -7,6 +7,7 @@ May import: ``_host``, ``_lineage``, ``protocol``.
 from __future__ import annotations
 
 import dataclasses
+import logging
 from typing import Final
 
 from agentsession.host._host import Host
@@ -14,6 +15,8 @@ from agentsession.host._lineage import Child
 from agentsession.protocol import AgentSession
 
 __all__ = ["Hold", "close_orphans", "held", "hold", "release"]
+
+logger = logging.getLogger("agentsession.host")
 
 
 @dataclasses.dataclass(slots=True)
@@ -55,6 +58,10 @@ async def close_orphans() -> None:
         if one.child is None or not one.child.at_rest.is_set():
             continue
         if one.child.session.state != "closed" and one.caller.state == "closed":
-            await one.host.close(one.child.session)
+            try:
+                await one.host.close(one.child.session)
+            except Exception as error:  # noqa: BLE001 - it has nothing to do with the call that looks for it
+                session_id = one.child.session.session_id
+                logger.warning("sub-agent session %s failed to close: %s", session_id, type(error).__name__)
         if one.child.session.state == "closed" and _HELD.get(key) is one:
             del _HELD[key]

@@ -58,4 +58,4 @@ def check_seconds(what: str, value: object) -> None:
         return
     if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf:
         return
-    raise ConfigurationError(f"{what} is {value!r}", expected="seconds, or None")
+    raise ConfigurationError(f"{what} is {value!r}", expected="seconds, more than 0, or None for no limit")

@@ -37,7 +37,7 @@ SCHEMAS: Final = frozenset({"requestedSchema", "parametersSchema", "configSchema
 _KNOWN_FORMS: Final = re.compile(
     r"\b(?:AIza[\w-]{20,}|sk-[\w-]{16,}|[sr]k_(?:live|test)_\w{16,}|ya29\.[\w-]{16,}|GOCSPX-[\w-]{16,}"
     r"|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|xox[abprs]-[\w-]{10,}|npm_\w{30,}|hf_\w{30,}"
-    r"|A[KS]IA[0-9A-Z]{16}|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]+)"
+    r"|A[KS]IA[0-9A-Z]{16}|eyJ[\w-]{8,}+\.[\w-]{8,}+\.[\w-]+)"
     r"|(?<=[Bb]earer )[\w.~+/=-]{8,}|(?<=uthorization: Basic )[\w+/=-]{4,}|(?<=://)[^\s/:@]*:[^\s/@]+(?=@)"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
 )
@@ -59,7 +59,7 @@ _ASSIGNED: Final = re.compile(
     rf"""(?:(?:{_NAMES}|token(?=\\*["']))\\*["']?\s*(?:=|:(?=\s*\\*["']))\s*"""
     r"""|--(?:[a-z]+-){0,3}(?:password|passphrase|token|secret|key)(?:=|\ +)"""
     r"""|[?&;][\w.-]{0,40}(?:token|key|secret|sig(?:nature)?)=)"""
-    r"""(?:\\*(?P<quote>["'])(?P<quoted>(?:(?!\\*(?P=quote))[^\n])+)|(?P<bare>[^\s"',;&}<>\\]{4,}))""",
+    r"""(?:\\*(?P<quote>["'])(?P<quoted>(?:(?!\\{0,8}(?P=quote))[^\n])+)|(?P<bare>[^\s"',;&}<>\\]{4,}))""",
     re.IGNORECASE,
 )
 """A value behind a name, in a text: as in code, in a file of settings, in JSON, on a command line, in an address."""

@@ -67,7 +67,8 @@ class SessionFactory:
         (point,) = distinct.values()
         try:
             announced = point.load()
-            found = announced() if _fits(announced) is None else announced
+            is_callable = callable(announced)
+            found = announced() if is_callable and _fits(announced) is None else announced
         except AgentSessionError:  # it says itself what is missing
             raise
         except (ImportError, AttributeError) as error:
@@ -82,9 +83,11 @@ class SessionFactory:
             raise ConfigurationError(
                 f"what is announced for executor {key!r} does not return a creator",
                 where=point.value,
-                got=f"{_shown(announced)}, which needs arguments" if found is announced else type(found).__name__,
+                got=f"{_shown(announced)}, which needs arguments"
+                if is_callable and found is announced
+                else type(found).__name__,
                 expected="a function without arguments that returns the executor's class, or a function that makes one",
-                fix=f"announce one that says: return {_shown(announced)}",
+                fix=f"announce one that says: return {_shown(announced)}" if is_callable else None,
             )
         return cast(ExecutorCreator, found)
 
