@@ -91,7 +91,7 @@ def _dump(files: dict[str, str]) -> bytes:
 
 
 def _key(file: Path) -> str:
-    return str(file.absolute())
+    return os.path.abspath(file)  # as Path.absolute(), and without "..": trust given from a folder below it holds
 
 
 def _config_folder() -> Path:

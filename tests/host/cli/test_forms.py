@@ -98,6 +98,7 @@ def test_a_wrong_value_is_told_at_once_and_asked_for_again(lines: list[str], pro
         ),
         ({"type": "array", "items": {"type": "string"}}, "texts with commas between", "a b, c", ["a b", "c"]),
         ({"type": "array", "items": {"type": "integer"}}, "whole numbers with commas", "1,2", [1, 2]),
+        ({"type": "array", "items": {"type": "array", "enum": [["a"]]}}, "JSON list", '[["a"]]', [["a"]]),
         (
             {"type": "object", "properties": {"zip": {}}, "required": ["zip"]},
             "JSON object with zip*",
@@ -119,6 +120,14 @@ def test_a_field_says_what_it_takes_and_takes_that(field: dict[str, Any], asks: 
     assert asks in joined(asked.block)
     take(asked, typed)
     assert answer(take(asked, "y")).content == {"field": value}
+
+
+def test_lists_within_lists_without_end_are_typed_as_json() -> None:
+    nested = {"type": "array", "items": {"$ref": "#/$defs/Nested"}, "enum": [[]]}
+    asked = form(
+        {"type": "object", "properties": {"field": {"$ref": "#/$defs/Nested"}}, "$defs": {"Nested": nested}},
+    )
+    assert "choose 1 to 1" in said(take(asked, "a, b"))
 
 
 def test_one_of_several_that_is_none_is_named() -> None:

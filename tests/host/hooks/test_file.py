@@ -208,16 +208,19 @@ def test_a_file_of_the_workspace_that_a_command_is_given_counts_too(workspace: P
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("is_gone", [True, False])
+@pytest.mark.parametrize("becomes", ["another", "gone", "pipe"])
 async def test_a_script_that_changes_while_the_host_runs_is_not_run(
-    workspace: Path, consent: HookConsent, is_gone: bool
+    workspace: Path, consent: HookConsent, becomes: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (hook,) = agree(workspace, consent)
     call = ToolCallHook(session_id="s", user_id="u", request_id="r", name="run", args={})
     assert await hook.fire("before_tool", call) is None
-    written(workspace, "touch ran\n", ".agentsession/guard.sh")
-    if is_gone:
-        (workspace / ".agentsession" / "guard.sh").unlink()
+    script = written(workspace, "touch ran\n", ".agentsession/guard.sh")
+    if becomes != "another":
+        script.unlink()
+    if becomes == "pipe":
+        os.mkfifo(script)
+        monkeypatch.setattr(Path, "read_bytes", lambda path: pytest.fail("it would wait"))
     with pytest.raises(HookFailed, match="not what was agreed to"):
         await hook.fire("before_tool", call)
     assert not (workspace / "ran").exists()
@@ -275,6 +278,12 @@ def test_what_is_no_file_is_neither_left_out_in_silence_nor_waited_for(
     consent.give(file, "0")
     with pytest.raises(ConfigurationError):
         workspace_hooks(workspace, consent)
+
+
+def test_a_workspace_that_cannot_be_looked_at_is_told_of(tmp_path: Path, consent: HookConsent) -> None:
+    found = workspace_hooks(tmp_path / ("x" * 300), consent)
+    assert found.refused is not None
+    assert found.refused.startswith("the hooks cannot be read")
 
 
 def test_a_broken_file_that_nobody_agreed_to_stops_nobody(workspace: Path, consent: HookConsent) -> None:

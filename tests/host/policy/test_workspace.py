@@ -72,6 +72,15 @@ def test_a_file_that_was_agreed_to_counts_in_full(workspace: Path, consent: Poli
     assert says(found) == ("allow", "deny")
 
 
+def test_a_workspace_may_be_named_from_a_folder_below_it(
+    workspace: Path, consent: PolicyConsent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(workspace / ".agentsession")
+    agree(Path(".."), consent)
+    monkeypatch.chdir(workspace)
+    assert workspace_policy(".", consent).refused is None
+
+
 def test_a_change_takes_the_consent_away_and_keeps_the_denials(workspace: Path, consent: PolicyConsent) -> None:
     agree(workspace, consent)
     (workspace / WORKSPACE_POLICY).write_text(TEXT + "# other\n")

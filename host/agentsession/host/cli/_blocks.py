@@ -220,7 +220,7 @@ def _asks_for_one(field: Mapping[str, Any]) -> str:
 
 
 def _asks_for_several(item: Mapping[str, Any]) -> str:
-    if field_options(item):
+    if field_options(item) and item.get("type") != "array":
         return f"some of {_asks_for_one(item)}, with commas between"
     kind = str(item.get("type"))
     return f"{_WORDS[kind]}s with commas between" if kind in ("string", "integer", "number") else "JSON list"

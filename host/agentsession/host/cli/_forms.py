@@ -240,7 +240,7 @@ def _read(word: str, schema: Mapping[str, Any], root: Mapping[str, Any]) -> tupl
     """The value that a line means for a field, or what is wrong with it."""
     if schema.get("type") == "array" and not word.startswith("["):
         item = field_schema(as_object(schema.get("items")) or {}, root)
-        if field_options(item) or item.get("type") in ("string", "integer", "number"):
+        if item.get("type") != "array" and (field_options(item) or item.get("type") in ("string", "integer", "number")):
             return _several(word, item, root)
     options = field_options(schema)
     if options:

@@ -150,7 +150,10 @@ class CommandHook:
 
     def _is_as_agreed(self) -> bool:
         try:
-            return all(hashlib.sha256(file.read_bytes()).hexdigest() == known for file, known in self.bound.items())
+            return all(
+                file.is_file() and hashlib.sha256(file.read_bytes()).hexdigest() == known  # a pipe would be waited for
+                for file, known in self.bound.items()
+            )
         except OSError:
             return False
 

@@ -77,7 +77,11 @@ def workspace_hooks(workspace: str | os.PathLike[str], consent: HookConsent | No
 
 
 def _read(path: Path) -> bytes:
-    if path.exists() and not path.is_file():  # a pipe would be waited for
+    try:
+        is_other = path.exists() and not path.is_file()  # a pipe would be waited for
+    except OSError:
+        is_other = False  # reading it says why not
+    if is_other:
         raise ConfigurationError("the hooks are no file", where=str(path), id="hooks-invalid")
     return read_file(path)
 
