@@ -174,6 +174,9 @@ def is_odd_text(text: str) -> bool:
         return True
 
 
+_SIGNS: Final = re.compile(r"[*?\[]")
+
+
 def glob_pattern(pattern: str) -> re.Pattern[str]:
     """A glob over paths: ``*`` and ``?`` stay in one folder, ``**`` crosses folders, ``[a-z]`` is one character."""
     out: list[str] = []
@@ -356,8 +359,7 @@ def _text_checks(operator: str, operand: str, workspace: str) -> tuple[Check, Ca
     if operator == "prefix":
         check = _begins_with(operand)
     else:
-        pattern = glob_pattern(operand)
-        check = _matches(pattern)
+        check = _matches(operand)
     return check, _on_path(check, operand)
 
 
@@ -365,8 +367,10 @@ def _begins_with(operand: str) -> Check:
     return lambda value: value.startswith(operand)
 
 
-def _matches(pattern: re.Pattern[str]) -> Check:
-    return lambda value: pattern.fullmatch(value) is not None
+def _matches(glob: str) -> Check:
+    pattern = glob_pattern(glob)
+    literal = _SIGNS.split(glob, maxsplit=1)[0]  # most globs fail here, which costs a tenth of asking the pattern
+    return lambda value: value.startswith(literal) and pattern.fullmatch(value) is not None
 
 
 def _regex(pattern: re.Pattern[str]) -> Check:
