@@ -221,3 +221,18 @@ def test_an_explanation_names_all_that_hold_and_why_they_did_not_decide() -> Non
         "ask": "it only tightens, and no is as strict",
         "unmarked-asks": "the tier user stands above builtin",
     }
+
+
+@pytest.mark.parametrize("operator", ["prefix", "glob"])
+def test_of_many_rules_that_look_for_beginnings_each_holds_for_its_own(operator: str) -> None:
+    text = "".join(
+        f'[[rule]]\nid = "r{number}"\ntools = ["*"]\ndecision = "deny"\n'
+        f'args = {{ "/path" = {{ {operator} = "p{number}/{"**" if operator == "glob" else ""}" }} }}\n'
+        for number in range(12)
+    )
+    found = engine(text + '[[rule]]\nid = "else"\ntools = ["*"]\ndecision = "allow"\n')
+    for number in range(12):
+        assert found.evaluate(request("edit_file", {"path": f"p{number}/x"})).by == f"policy:r{number}"
+    assert found.evaluate(request("edit_file", {"path": "q/x"})).by == "policy:else"
+    assert found.evaluate(request("edit_file", {"path": ["p1/x"]})).decision == "deny"
+    assert found.evaluate(request("edit_file", {})).by == "policy:else"

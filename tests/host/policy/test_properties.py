@@ -98,6 +98,36 @@ def test_no_order_changes_a_decision(
     assert PolicyEngine(rules).explain(asked).decision == found
 
 
+_BEGINNINGS = ("x", "xy", "y/", "src/", "src/**", "s*c", "[ab]x", "x?", "é", "**/x", "xy/*")
+MANY = st.lists(
+    st.tuples(
+        st.sampled_from(["allow", "ask_user", "deny"]),
+        st.sampled_from(["prefix", "glob"]),
+        st.sampled_from(_BEGINNINGS),
+        st.integers(0, 3),
+    ),
+    min_size=8,
+    max_size=16,
+).map(
+    lambda found: [
+        _rule(100 + number, decision, f'args = {{ "/a" = {{ {operator} = "{text}" }} }}', priority, "user", ())
+        for number, (decision, operator, text, priority) in enumerate(found)
+    ]
+)
+TEXTS = st.sampled_from(
+    ["x", "xyz", "xy/a", "src/a", "./src/a", "y/b", "é", "e\u0301", "ax", "sic", "", "q/x", "src\n"]
+)
+
+
+@given(MANY, RULES, st.one_of(TEXTS, ODD), st.booleans())
+def test_one_look_for_many_rules_decides_as_one_for_each_does(
+    many: list[PolicyRule], others: list[PolicyRule], value: Any, there: bool
+) -> None:
+    asked = request("t", {"a": value} if there else {"b": 1})
+    engine = PolicyEngine([*many, *others])
+    assert engine.evaluate(asked) == engine.explain(asked).decision
+
+
 @given(RULES, RULES, ARGS, MARKS, st.sampled_from(MODES))
 def test_nothing_of_a_lower_rank_lifts_a_denial(
     rules: list[PolicyRule], others: list[PolicyRule], args: dict[str, Any], marks: Any, mode: str

@@ -109,6 +109,13 @@ class Condition:
         return Fit.ODD if found is None else Fit.YES if found else Fit.NO
 
     @property
+    def beginning(self) -> str:
+        """What every plain text that it holds for begins with; empty where that is not known."""
+        if self.operator == "glob":
+            return _SIGNS.split(self.operand, maxsplit=1)[0]
+        return self.operand if self.operator == "prefix" else ""
+
+    @property
     def words(self) -> str:
         """For a person: ``/amount gt 100``."""
         return f"{self.pointer} {self.operator} {self.operand!r}"
@@ -356,10 +363,7 @@ def _text_checks(operator: str, operand: str, workspace: str) -> tuple[Check, Ca
     if operator == "regex":
         check = _regex(re.compile(operand))
         return check, _over_lines(check, operand)
-    if operator == "prefix":
-        check = _begins_with(operand)
-    else:
-        check = _matches(operand)
+    check = _begins_with(operand) if operator == "prefix" else _matches(operand)
     return check, _on_path(check, operand)
 
 
