@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, cast
 
 import anyio
@@ -322,6 +324,32 @@ async def test_a_sub_agent_that_begins_after_a_pause_has_what_was_left_before_it
     assert (options.execution.limits.max_budget_usd, options.execution.limits.max_llm_calls) == (7.0, 4)
 
 
+@pytest.mark.parametrize("others", [{}, {"max_llm_calls": 20}])
+async def test_of_the_time_of_a_turn_that_goes_on_what_it_was_at_work_before_is_not_left(others: Any) -> None:
+    channel = ScriptedChannel([Approval.pause(), True])
+    fixer, opened = limited("fixer", Say("ok"))
+    seconds = itertools.count()
+    coder, _ = limited("coder", calls("fixer"), Say("Done."), now=lambda: next(seconds) * 1000, reenter=True)
+    policy = RulePolicy([Rule("ask_user", "fixer")])
+    async with fixer, coder:
+        limits = Constraints(max_time_seconds=600, **others)
+        host = Host(tools=[SubagentTool(fixer)], policy=policy, channel=channel, limits=limits)
+        async with host.session(coder) as session:
+            with anyio.fail_after(5):
+                await host.run_turn(session, "go")
+                events = [event async for event in session.events() if event.turn_id is not None]
+                at = [datetime.fromisoformat(event.timestamp) for event in events]
+                for _ in range(3600):  # nobody came
+                    next(seconds)
+                assert (await host.run_turn(session)).completed
+    before_s = (at[-1] - at[0]).total_seconds()
+    (options,) = opened
+    assert options.execution.limits is not None
+    assert options.execution.limits.max_time_seconds is not None
+    assert before_s > 4
+    assert 595 - before_s < options.execution.limits.max_time_seconds <= 600 - before_s
+
+
 async def test_a_host_that_loads_a_session_knows_what_its_sub_agents_have_used() -> None:
     """One had finished, one waits with some used: what is left to the next is less by both."""
     store = MemoryRecordStore()
@@ -502,8 +530,9 @@ async def test_one_that_goes_on_is_not_ended_for_what_others_use_while_its_own_i
                 yield event
 
         def slow(*args: Any, **given: Any) -> Any:
-            is_its_use = goes_on and "usage" in given.get("types", ()) and session.state == "input_required"
-            return late(events(*args, **given)) if is_its_use else events(*args, **given)
+            is_use = "types" in given and (given["types"] is None or "usage" in given["types"])
+            is_looked_up = goes_on and is_use and session.state == "input_required"
+            return late(events(*args, **given)) if is_looked_up else events(*args, **given)
 
         session.events = slow
         return session

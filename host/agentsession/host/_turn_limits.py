@@ -12,8 +12,10 @@ they go beyond a limit by the calls that were in flight, and no more.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable
+from datetime import datetime
 
 import anyio
 
@@ -46,6 +48,8 @@ class TurnLimits:
         self._limits = Constraints()
         self._deadline: str | None = None
         self._began_at = 0.0
+        self._before_s = 0.0
+        """How long the turn was at work before, in streams of which this knows by the record alone."""
         self._own = Used()
         self._counted_seq = 0
         self._below: dict[str, Used] = {}
@@ -76,21 +80,28 @@ class TurnLimits:
         if self._attached.used_below is None or self._attached.used_below[0] != turn_id:
             self._attached.used_below = (turn_id, {})
         self._below = self._attached.used_below[1]
-        if goes_on and self._is_limited:
+        if goes_on and (self._is_limited or self.is_timed):
             await self._recall(turn_id)
         # Not before: it would be told that its calls of before are more than it may make.
         if self._attached.above is not None:
             self._attached.above.caller.limits._turns_below.add(self)
 
     async def _recall(self, turn_id: str) -> None:
-        async for event in self._session.events(types={"usage", "tool_response"}):
+        spans: dict[str, tuple[datetime, datetime]] = {}
+        async for event in self._session.events(types=None if self.is_timed else {"usage", "tool_response"}):
             if event.turn_id != turn_id:
                 continue
             if isinstance(event, Usage):
                 self._own.call(event.cost)
                 self._counted_seq = event.seq
-            elif isinstance(event, ToolResponse) and event.spent is not None and event.request_id not in self._below:
-                self._below[event.request_id] = Used.of(event.spent)
+            elif isinstance(event, ToolResponse) and event.spent is not None:
+                self._below.setdefault(event.request_id, Used.of(event.spent))
+                self._before_s += event.spent.seconds or 0.0
+            if event.stream_id is not None:
+                with contextlib.suppress(ValueError):  # a foreign record with another form of time
+                    moment = datetime.fromisoformat(event.timestamp)
+                    spans[event.stream_id] = (spans.get(event.stream_id, (moment,))[0], moment)
+        self._before_s += sum((last - first).total_seconds() for first, last in spans.values())
 
     @property
     def is_timed(self) -> bool:
@@ -159,7 +170,7 @@ class TurnLimits:
         ``returning``: what was used by one that counts it again, as a session does that goes on with its turn.
         """
         limits = self._limits
-        active_s = anyio.current_time() - self._began_at - self._people_s()
+        active_s = self._before_s + anyio.current_time() - self._began_at - self._people_s()
         left = self._left_here(Used() if returning is None else Used.of(returning))
         seconds = None if limits.max_time_seconds is None else limits.max_time_seconds - active_s
         values: dict[str, float | int | None] = {
