@@ -68,6 +68,7 @@ def test_a_form_is_filled_in_line_by_line_and_sent_after_a_last_yes() -> None:
     ("lines", "problem"),
     [
         (["3"], "choose 1 to 2"),
+        (["9" * 5_000], "choose 1 to 2"),
         (["1", "12"], "12 is more than 9"),
         (["1", "0"], "0 is less than 1"),
         (["1", "two"], "two is not a whole number"),

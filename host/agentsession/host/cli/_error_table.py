@@ -538,7 +538,7 @@ _CALLS: Final = (
     ErrorEntry(
         "unclear_answer",
         "What the channel returned is no clear answer, so it is a no.",
-        "Only `Approval.yes()` and `True` are a yes; a question takes an `ElicitationAnswer` with its own id.",
+        "Only `Approval.yes()` and `True` are a yes; a question takes an `ElicitationAnswer` with the id of the question.",
         "Return one of these from the channel.",
         None,
     ),

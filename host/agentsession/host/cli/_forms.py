@@ -35,6 +35,8 @@ __all__ = ["FormQuestion"]
 
 _YES_NO: Final = {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}
 _ABSENT: Final = object()
+_DIGITS: Final = 10
+"""No option has a number of so many: Python refuses to read one of thousands."""
 _UNFIT: Final = "that does not fit what is asked for"
 
 
@@ -247,7 +249,7 @@ def _read(word: str, schema: Mapping[str, Any], root: Mapping[str, Any]) -> tupl
         chosen = [option for option in options if str(option) == word]
         if chosen:
             return chosen[0], None
-        if word.isdecimal() and 1 <= int(word) <= len(options):
+        if word.isdecimal() and len(word) < _DIGITS and 1 <= int(word) <= len(options):
             return options[int(word) - 1], None
         return None, f"choose 1 to {len(options)}, or write one of them out"
     kind = schema.get("type")
