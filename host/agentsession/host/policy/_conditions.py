@@ -38,12 +38,13 @@ _LONGEST_FOR_REGEX: Final = 4_096
 """Characters. What a pattern costs can grow faster than the text it looks at."""
 
 
-_MARKED: Final = re.compile(r"\.\.|//|\./|%2|[\x00-\x1f\x7f]")
+_MARKED: Final = re.compile(r"\.\.|//|\./|/\.?\Z|%2|[\x00-\x1f\x7f]")
 """Signs by which a text may mean another path, or hide a part of itself."""
 _UP: Final = re.compile(r"(?:^|[/\\]|%2f|%5c)(?:\.|%2e){2}(?:[/\\?#]|%2f|%5c|$)", re.IGNORECASE)
 """A step up, in a path or a URL."""
 _IDLE: Final = re.compile(r"(?<!:)/(?:\.?/)+")
 _AT_ONCE: Final = re.compile(r"^(?:\./+)+")
+_AT_LAST: Final = re.compile(r"(?<=[^/])/\.?\Z")
 """Steps that lead nowhere; two slashes after a URL's scheme are none."""
 
 
@@ -70,12 +71,13 @@ Check = Callable[[Any], bool | None]
 class Marked:
     """A text with signs that may mean more than they show, and what these come to: found once, asked by many rules."""
 
-    __slots__ = ("composed", "idle_left_out", "is_printable", "leads_up", "text")
+    __slots__ = ("composed", "idle_left_out", "is_printable", "leads_up", "text", "without_end")
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.leads_up = _UP.search(text) is not None
         self.idle_left_out = _IDLE.sub("/", _AT_ONCE.sub("", text))
+        self.without_end = _AT_LAST.sub("", self.idle_left_out)
         self.is_printable = text.isprintable()
         self.composed: Marked | None = None if _is_composed(text) else Marked(_composed(text))
         """With letters and their accents written as one sign; ``None`` where they are."""
@@ -240,6 +242,8 @@ def _on_path(holds: Check, operand: str) -> Careful:
         if value.leads_up or (is_url and not value.is_printable):
             return None
         says = holds(value.text)
+        if says is False and holds(value.without_end):  # /data/ is /data to whoever denies that
+            return None
         return says if holds(value.idle_left_out) is says else None
 
     return check
