@@ -538,7 +538,7 @@ _CALLS: Final = (
     ErrorEntry(
         "unclear_answer",
         "What the channel returned is no clear answer, so it is a no.",
-        "Only `Approval.yes()` and `True` are a yes; a question takes an `ElicitationAnswer` with the id of the question.",
+        "Only `Approval.yes()` and `True` are a yes; a question takes an `ElicitationAnswer` with the question's id.",
         "Return one of these from the channel.",
         None,
     ),
