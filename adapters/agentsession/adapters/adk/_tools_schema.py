@@ -110,7 +110,7 @@ def describe_tool(tool: BaseTool) -> ToolDescriptor:
         annotations |= {"category": "builtin", "open_world": True}
     parameters = output = None
     if declaration is not None:
-        parameters = _either(declaration.parameters_json_schema, declaration.parameters)
+        parameters = _parameters(declaration)
         output = _either(declaration.response_json_schema, declaration.response)
     return ToolDescriptor(
         name=repair_text(tool.name),
@@ -124,7 +124,8 @@ def describe_tool(tool: BaseTool) -> ToolDescriptor:
 
 def wrong_args(tool: BaseTool, args: Mapping[str, Any]) -> str | None:
     """What the schema that a tool declares has against ``args``; ``None``: nothing, or it declares none (TOOL-04)."""
-    schema = describe_tool(tool).parameters_schema
+    declaration, _ = _declaration(tool)
+    schema = _parameters(declaration) if declaration is not None else None
     return check_schema(schema, dict(args)) if schema is not None else None
 
 
@@ -198,6 +199,10 @@ def _declaration(tool: BaseTool) -> tuple[types.FunctionDeclaration | None, str 
     except Exception as error:  # noqa: BLE001  # a signature ADK cannot read; ADK says so again when the agent runs
         _log.warning("ADK cannot declare tool %s: %s", tool.name, error)
         return None, repair_text(f"{type(error).__name__}: {error}".splitlines()[0][:200])
+
+
+def _parameters(declaration: types.FunctionDeclaration) -> dict[str, Any] | None:
+    return _either(declaration.parameters_json_schema, declaration.parameters)
 
 
 def _either(json_schema: object, schema: types.Schema | None) -> dict[str, Any] | None:
