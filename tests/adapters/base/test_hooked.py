@@ -203,6 +203,24 @@ async def test_a_changed_result_is_so_in_the_record_and_for_the_agent(reenter: b
     assert "got [removed]" in texts(events)
 
 
+async def test_a_result_that_its_host_has_shown_to_the_hooks_is_not_shown_again(reenter: bool) -> None:
+    class Host(Desk):
+        def has_seen(self, hook_point: str, session_id: str, request_id: str) -> bool:
+            return (hook_point, session_id, request_id) == ("after_tool", driven.session.session_id, "r2")
+
+    tool, desk = Tool(), Host(after_tool=modify(data="[removed]"))
+    driven = Driven(
+        desk,
+        Calls(Call("own", needs="grant", run=tool.run, id="r1"), Call("host", id="r2")),
+        Say(lambda memory: f"got {memory.answers['r2'].data}"),  # type: ignore[union-attr]  # it is a result
+        reenter=reenter,
+    )
+    events = await driven.go([grant("r1"), result("r2", "as shown")])
+    assert [payload.request_id for payload in desk.of("after_tool")] == ["r1"]
+    assert driven.responses()["own"] == ("completed", "[removed]")
+    assert "got as shown" in texts(events)
+
+
 async def test_a_blocked_result_is_an_error_with_what_the_hook_says(reenter: bool) -> None:
     tool, desk = Tool(), Desk(after_tool=block("not for you"))
     driven = Driven(desk, Call("own", needs="grant", run=tool.run, id="r1"), reenter=reenter)

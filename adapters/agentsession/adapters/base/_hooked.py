@@ -238,7 +238,7 @@ class RunHooked:
         thread_id: str | None,
         **given: Any,
     ) -> Hooked:
-        if not self._hooks.wants("after_tool"):
+        if not self._hooks.wants("after_tool") or self._hooks.has_seen("after_tool", self._ctx.session_id, request_id):
             return PROCEED
         payload = ToolResultHook(
             **self._place(agent_id, thread_id), request_id=request_id, name=name, args=dict(args or {}), **given

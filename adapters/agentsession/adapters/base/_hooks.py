@@ -63,6 +63,15 @@ class Hooks:
         """Whether the interceptor wants to be asked at this point."""
         return wants_hook(self._interceptor, point)
 
+    def has_seen(self, point: str, session_id: str, request_id: str) -> bool:
+        """Whether the interceptor says that it was asked about this call at this point, and has nothing more to say.
+
+        A host that runs a tool shows the result to its hooks itself. It may have a method ``has_seen`` that tells so;
+        then no payload is made for nothing.
+        """
+        told: Any = getattr(self._interceptor, "has_seen", None)
+        return callable(told) and told(point, session_id, request_id) is True
+
     async def fire(self, point: str, payload: HookPayload) -> Hooked:
         """Ask at a point. A failure blocks where the point fails closed, and proceeds elsewhere."""
         if not self.wants(point):

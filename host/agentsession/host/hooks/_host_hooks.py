@@ -38,6 +38,8 @@ __all__ = ["ChildHooks", "HostHooks"]
 _BLOCKED: Final = "blocked by the host"
 _CHANGED_AFTER: Final = "a hook changed arguments that are recorded already"
 
+_UNSEEN: Final = HookOutcome()
+
 Key = tuple[str, str]
 
 
@@ -61,6 +63,10 @@ class HostHooks:
         """By call whose result the host has shown to the hooks: what came of it, for the record."""
 
     # --- for executors -----------------------------------------------------------------------------------------------
+
+    def has_seen(self, hook_point: str, session_id: str, request_id: str) -> bool:
+        """Whether the host has shown this result to the hooks, and they have left it as it was."""
+        return hook_point == "after_tool" and self._after.get((session_id, request_id), _UNSEEN) is None
 
     async def fire(self, hook_point: str, payload: HookPayload, /) -> HookOutcome | None:
         """Ask the chain; what it says of a call is kept."""
