@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
 from agentsession.host import SqliteRecordStore
+from agentsession.host._sqlite import _use_log
 from agentsession.protocol import (
     AgentDescriptor,
     Event,
@@ -142,3 +145,38 @@ async def test_two_stores_that_open_an_older_file_at_once_both_find_it_whole(tmp
             for store in stores:
                 tasks.start_soon(look, store)
     assert found == [5] * 4
+
+
+class _Refused(sqlite3.Connection):
+    """Is told so many times that the file is not free, or something worse."""
+
+    refusals = 0
+    code = sqlite3.SQLITE_BUSY
+
+    def execute(self, sql: str, *args: Any) -> sqlite3.Cursor:
+        if "journal_mode" in sql and self.refusals:
+            self.refusals -= 1
+            error = sqlite3.OperationalError("database is locked")
+            error.sqlite_errorcode = self.code
+            raise error
+        return super().execute(sql, *args)
+
+
+def _refused(path: Path, refusals: int, *, timeout: float = 30, code: int = sqlite3.SQLITE_BUSY) -> _Refused:
+    connection = sqlite3.connect(path, timeout=timeout, factory=_Refused)
+    connection.refusals, connection.code = refusals, code
+    return connection
+
+
+def test_a_file_that_another_opens_at_the_same_moment_is_tried_again(tmp_path: Path) -> None:
+    with closing(_refused(tmp_path / "r.db", 3)) as connection:
+        _use_log(connection)
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+@pytest.mark.parametrize(("timeout", "code"), [(0, sqlite3.SQLITE_BUSY), (30, sqlite3.SQLITE_CORRUPT)])
+def test_one_that_is_never_free_or_damaged_is_not(tmp_path: Path, timeout: float, code: int) -> None:
+    with closing(_refused(tmp_path / "r.db", 3, timeout=timeout, code=code)) as connection:
+        with pytest.raises(sqlite3.OperationalError):
+            _use_log(connection)
+        assert connection.refusals == 2

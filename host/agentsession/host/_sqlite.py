@@ -9,6 +9,7 @@ import logging
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -28,6 +29,8 @@ _logger = logging.getLogger("agentsession.host")
 _BEGIN: Final = "agentsession_begin"
 _SMALL: Final = 8
 """Up to so many events are appended by one statement."""
+_AGAIN_S: Final = 0.005
+"""Seconds between two tries at what SQLite itself does not wait for."""
 _MOST_KNOWN: Final = 1024
 """Of so many records the numbers are remembered."""
 _ADD: Final = {
@@ -202,8 +205,26 @@ def _begun(engine: sa.Engine, begin: str) -> Generator[sa.Connection]:
 
 def _on_connect(connection: Any, record: Any) -> None:
     connection.isolation_level = None  # the driver's own BEGIN comes too late and only for some statements
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON"):
+    _use_log(connection)
+    for pragma in ("synchronous=FULL", "foreign_keys=ON", "secure_delete=ON"):
         connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _use_log(connection: sqlite3.Connection) -> None:
+    """Go over to the write-ahead log. That needs the file alone for a moment, for which SQLite itself does not wait: of
+    several that open a new or an older file at once, one alone would get it."""
+    (patience_ms,) = connection.execute("PRAGMA busy_timeout").fetchone()
+    until = time.monotonic() + patience_ms / 1000
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL").close()
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                raise
+            if time.monotonic() >= until:
+                raise
+            time.sleep(_AGAIN_S)
 
 
 def _on_begin(connection: sa.Connection) -> None:

@@ -116,8 +116,8 @@ def make_server(log: Callable[[str], None]) -> MCPServer:
     async def hang(ctx: Context) -> str:
         """Say that it has begun, and never end."""
         log("hang")
-        await ctx.report_progress(1)
-        try:
+        try:  # around the progress, too: whoever has seen the line may cancel meanwhile
+            await ctx.report_progress(1)
             await anyio.sleep_forever()
         finally:
             log("hang cancelled")
