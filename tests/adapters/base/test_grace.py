@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
+import trio.testing
 from tests.adapters.sessions import Puppet, end_of, kinds, only, read, say, session_of, texts, until
 
 from agentsession.adapters.base import BaseSession, RunContext, RunResult
@@ -532,14 +533,17 @@ async def test_a_last_word_that_waited_goes_on_in_its_own_time() -> None:
         assert (end_data(events), texts(events)) == (("max_llm_calls", {"grace": "completed"}), ["done"])
 
 
-async def test_a_last_word_may_take_longer_than_an_executor_has_to_end() -> None:
+def test_a_last_word_may_take_longer_than_an_executor_has_to_end() -> None:
     async def reports_slowly(ctx: RunContext) -> None:
-        await anyio.sleep(0.1)
+        await anyio.sleep(2)
         await ctx.say("spent it")
 
-    options = with_grace(Grace(reserve_usd=0.2), max_budget_usd=1)
-    async with session_of(Gracious(spends(0.9), reports_slowly, grace_s=0.02), options) as session:
-        assert end_data(await say(session)) == ("max_budget", {"cause": "max_budget", "grace": "completed"})
+    async def go() -> None:
+        options = with_grace(Grace(reserve_usd=0.2), max_budget_usd=1)
+        async with session_of(Gracious(spends(0.9), reports_slowly, grace_s=1), options) as session:
+            assert end_data(await say(session)) == ("max_budget", {"cause": "max_budget", "grace": "completed"})
+
+    anyio.run(go, backend="trio", backend_options={"clock": trio.testing.MockClock(autojump_threshold=0)})
 
 
 async def test_nothing_is_kept_back_for_a_last_word_that_the_executor_does_not_give() -> None:
