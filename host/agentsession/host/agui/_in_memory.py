@@ -1,0 +1,84 @@
+"""What a thread has seen, from its record: the messages of its people, what was asked, and how that was settled.
+
+Not for: what goes out (``_out_known.py``). Rules carried: PER-03. May import: ``_in_parts``, ``protocol``.
+
+Folded event by event, so that a run never reads the record again. What was rewound stays known: a client that still
+shows it must not run it a second time.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from agentsession.host.agui._in_parts import fingerprint
+from agentsession.protocol import (
+    ElicitationRequest,
+    ElicitationResponse,
+    Event,
+    Message,
+    ToolDecision,
+    ToolRequest,
+    ToolResponse,
+    args_digest,
+)
+
+__all__ = ["META", "Memory", "Settled"]
+
+META: Final = "agui"
+"""The key in a message's ``_meta`` under which its AG-UI ids are kept."""
+
+
+class Settled(NamedTuple):
+    """How a request ended: ``word`` is granted, denied, a question's action, or the status of a tool's response."""
+
+    word: str
+    digest: str | None = None
+    """Of the arguments that a person put in the place of the asked ones."""
+    content: Any = None
+    """What a question was answered with, secrets taken out."""
+
+
+class Memory:
+    """What one thread has seen."""
+
+    def __init__(self) -> None:
+        self.seq = 0
+        """The last event that was folded."""
+        self.texts: dict[str, int] = {}
+        """The fingerprint of each message of a person, by its id at the client."""
+        self.asked: dict[str, str] = {}
+        """What each request wants: ``grant``, ``result``, or the kind of the question."""
+        self.settled: dict[str, Settled] = {}
+
+    def add(self, event: Event) -> None:
+        """Fold the next event. One that was folded before changes nothing."""
+        if event.seq <= self.seq:
+            return
+        self.seq = event.seq
+        match event:
+            case Message(partial=False, role="user" | "developer"):
+                self._message(event)
+            case ToolRequest(partial=False):
+                self.asked[event.request_id] = "grant" if event.needs == "grant" else "result"
+            case ElicitationRequest():
+                self.asked[event.request_id] = event.kind
+            case ToolDecision():
+                digest = args_digest(event.args) if event.args is not None else None
+                self.settled[event.request_id] = Settled(event.decision, digest)
+            case ToolResponse():
+                self.settled.setdefault(event.request_id, Settled(event.status))
+            case ElicitationResponse():
+                self.settled[event.request_id] = Settled(event.action, content=event.content)
+            case _:
+                pass
+
+    def _message(self, event: Message) -> None:
+        given = (event.meta or {}).get(META)
+        several = given.get("messages") if isinstance(given, dict) else None
+        self.texts[event.message_id] = fingerprint(event.content)
+        if isinstance(several, list):
+            begin = 0
+            for item in several:
+                name, count = item
+                self.texts[name] = fingerprint(event.content[begin : begin + count])
+                begin += count
