@@ -3,3 +3,24 @@
 Not for: the contract over HTTP (``agentsession.host.http``). Needs the extra ``serve``.
 May import: ``ag_ui``, ``agentsession.host.live``, the modules beside it.
 """
+
+from agentsession.host.agui._out import OutOptions, RunMapper
+from agentsession.host.agui._out_capabilities import capabilities
+from agentsession.host.agui._out_interrupts import interrupt_of
+from agentsession.host.agui._out_known import Known, client_message_id, result_display
+from agentsession.host.agui._out_snapshots import merged_meta, message_ids, messages_snapshot
+from agentsession.host.agui._out_wire import encode
+
+__all__ = [
+    "Known",
+    "OutOptions",
+    "RunMapper",
+    "capabilities",
+    "client_message_id",
+    "encode",
+    "interrupt_of",
+    "merged_meta",
+    "message_ids",
+    "messages_snapshot",
+    "result_display",
+]

@@ -1,0 +1,177 @@
+"""What the mapping remembers of a session between runs, all of it from the record: so a restart forgets nothing.
+
+Not for: which messages of a client are new, or what its answers mean (the ``_in`` modules). Pure.
+Rules carried: PER-03. May import: ``protocol``, ``_out_state``.
+
+For each live session keep one :class:`Known`. :class:`RunMapper` folds into it what it is fed; what happens while no
+run listens, such as an update by another client, must be folded by whoever sees it. An event is folded once, whoever
+brings it: those at or before :attr:`Known.seq` are passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from agentsession.host.agui._out_state import SharedState, is_hidden, visible
+from agentsession.host.agui._out_wire import Wire
+from agentsession.protocol import (
+    AgentDescriptor,
+    AgentEnd,
+    AgentStart,
+    ElicitationRequest,
+    ElicitationResponse,
+    Event,
+    Initialize,
+    SessionUpdate,
+    ToolDecision,
+    ToolDescriptor,
+    ToolRequest,
+    ToolResponse,
+    rewind_point,
+    without_rewound,
+)
+
+__all__ = ["Asked", "Invocations", "Known", "client_message_id", "result_display"]
+
+Asked = ToolRequest | ElicitationRequest
+"""A request that waits for the host."""
+
+_AGUI: Final = "agui"
+
+
+def result_display(message_id: str) -> dict[str, Any]:
+    """The ``display`` of a ``ToolResult`` that a client sent as a tool message: its id is told to it again."""
+    return {_AGUI: {"messageId": message_id}}
+
+
+def client_message_id(response: ToolResponse) -> str | None:
+    """The id of the client's tool message that a response came from; ``None`` where a client did not send it."""
+    given = (response.display or {}).get(_AGUI)
+    found = given.get("messageId") if isinstance(given, Mapping) else None
+    return found if isinstance(found, str) else None
+
+
+class Invocations:
+    """Which invocation of a sub-agent a thread is in: ``thread#n``, counted over the whole record.
+
+    A pause does not end one, and a handoff hands it on.
+    """
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+        self._open: dict[str, int] = {}
+        """How many agents are open on a thread."""
+        self._handed: set[str] = set()
+
+    def started(self, event: AgentStart) -> None:
+        """An agent starts."""
+        thread = event.thread_id
+        if thread is None:
+            return
+        if not self._open.get(thread) and not event.resumed and thread not in self._handed:
+            self._counts[thread] = self._counts.get(thread, 0) + 1
+        self._counts.setdefault(thread, 1)
+        self._handed.discard(thread)
+        self._open[thread] = self._open.get(thread, 0) + 1
+
+    def ended(self, event: AgentEnd) -> None:
+        """An agent ends."""
+        thread = event.thread_id
+        if thread is None:
+            return
+        self._open[thread] = max(0, self._open.get(thread, 0) - 1)
+        if not self._open[thread] and event.reason == "handoff":
+            self._handed.add(thread)
+
+    def run_id(self, thread: str | None) -> str | None:
+        """The ``subagentRunId`` of what happens on ``thread`` now; ``None`` on the main thread."""
+        number = self._counts.get(thread) if thread is not None else None
+        return None if number is None else f"{thread}#{number}"
+
+    def tag(self, thread: str | None) -> dict[str, str]:
+        """That, as the field of an event, to be given as keywords."""
+        found = self.run_id(thread)
+        return {} if found is None else {"subagentRunId": found}
+
+
+class Known:
+    """See the module. ``hides``: which keys of the state no client may see."""
+
+    def __init__(self, hides: Callable[[str], bool] = is_hidden) -> None:
+        self.hides = hides
+        self._forget()
+
+    def _forget(self) -> None:
+        self.seq = 0
+        """The last event that is folded in."""
+        self.descriptor: AgentDescriptor | None = None
+        self.tools: dict[str, ToolDescriptor] = {}
+        """The host's tools as the session was last told of them, by name."""
+        self.state = SharedState()
+        self.threads = Invocations()
+        self.asked: dict[str, Asked] = {}
+        """What waits for the host, by request id, oldest first."""
+
+    @classmethod
+    def of(cls, events: Iterable[Event], hides: Callable[[str], bool] = is_hidden) -> Known:
+        """What a record, or the beginning of one, tells: after a restart, or to join a stream that runs already."""
+        known = cls(hides)
+        for event in without_rewound(events):
+            known.note(event)
+        return known
+
+    def note(self, event: Event) -> list[Wire]:
+        """Fold an event in; return what a client must be sent for the state. Nothing if it was folded before.
+
+        After a rewind (``rewind_point``) make a new one of the whole record: :attr:`is_stale` says so.
+        """
+        if event.seq and event.seq <= self.seq:
+            return []
+        self.seq = max(self.seq, event.seq)
+        match event:
+            case ToolRequest() | ElicitationRequest():
+                self._ask(event)
+            case ToolResponse() | ElicitationResponse():
+                self.asked.pop(event.request_id, None)
+            case ToolDecision():
+                self.asked.pop(event.request_id, None)
+            case AgentStart():
+                self.threads.started(event)
+            case AgentEnd():
+                self.threads.ended(event)
+            case SessionUpdate():
+                if event.tools is not None:
+                    self.tools = {tool.name: tool for tool in event.tools}
+                return self.state.fold(event, self.hides)
+            case Initialize():
+                self.descriptor = event.descriptor
+            case _:
+                self.is_stale = self.is_stale or rewind_point(event) is not None
+        return []
+
+    is_stale: bool = False
+    """Whether the record was rewound after what is folded in here."""
+
+    def _ask(self, event: Asked) -> None:
+        if isinstance(event, ElicitationRequest) or not (event.partial or event.needs == "none"):
+            self.asked[event.request_id] = event
+
+    @property
+    def seen_state(self) -> Any:
+        """What a client may see of the state."""
+        return visible(self.state.value, self.hides)
+
+    def tool(self, name: str) -> ToolDescriptor | None:
+        """The tool of that name: the host's, else one of the agent's or its sub-agents' own."""
+        if name in self.tools:
+            return self.tools[name]
+        return next((tool for tool in _own_tools(self.descriptor) if tool.name == name), None)
+
+
+def _own_tools(descriptor: AgentDescriptor | None) -> Iterator[ToolDescriptor]:
+    waiting = [] if descriptor is None else [descriptor]
+    while waiting:
+        found = waiting.pop()
+        yield from found.own_tools
+        waiting += found.sub_agents
