@@ -24,9 +24,10 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from agentsession.host._child_events import child_events
 from agentsession.host.agui._out_agents import AgentsOut
 from agentsession.host.agui._out_known import Known, client_message_id
-from agentsession.host.agui._out_outcome import Outcome, Spending, outcome_of, waits
+from agentsession.host.agui._out_outcome import Outcome, Spending, outcome_of
 from agentsession.host.agui._out_snapshots import message_ids, messages_snapshot
 from agentsession.host.agui._out_state import state_snapshot
 from agentsession.host.agui._out_text import ROLES, TextOut, call_signature
@@ -64,9 +65,10 @@ from agentsession.protocol import (
 
 __all__ = ["OutOptions", "RunMapper"]
 
+_UNTOLD: Final[Any] = object()
 _ACTIVITIES: Final = frozenset({"plan", "ui_widget"})
 """Kinds of custom events that a client shows among the messages."""
-_TOLD: Final = ("title", "model", "permissionMode", "tools")
+_TOLD: Final = ("title", "model", "permissionMode")
 """What a client is told of an update of the session, beside the state. The open config may hold anything."""
 
 
@@ -106,6 +108,8 @@ class RunMapper:
         """Whether the terminal event was made: nothing may follow it."""
         self.end: StreamEnd | None = None
         """The end of the last stream that was fed."""
+        self._is_state_told = False
+        """Whether the client's state is known to be ours, so that a delta of it can be applied."""
         self._mine = frozenset(input_message_ids)
         self._answered = dict(answered or {})
         self._text = TextOut()
@@ -120,10 +124,10 @@ class RunMapper:
             AgentStart: self._agent_start,
             AgentEnd: self._agent_end,
             Message: self._message,
-            ToolRequest: lambda event: self._tools.request(event, self._tag(event)),
+            ToolRequest: self._request,
             ToolDecision: self._tools.decision,
-            ToolUpdate: lambda event: self._tools.update(event, self._tag(event)),
-            ToolResponse: lambda event: self._tools.response(event, client_message_id(event), self._tag(event)),
+            ToolUpdate: self._progress,
+            ToolResponse: self._response,
             ElicitationRequest: _nothing,
             ElicitationResponse: _answered,
             Usage: self._usage,
@@ -139,22 +143,32 @@ class RunMapper:
         *,
         session_id: str | None = None,
         turn_id: str | None = None,
-        client_state: Any = None,
+        client_state: Any = _UNTOLD,
         history: Iterable[Event] | None = None,
         client_messages: Sequence[Mapping[str, Any]] = (),
         blank_reasoning: Iterable[str] = (),
     ) -> list[Wire]:
         """``RUN_STARTED``, and what the client must have first.
 
-        ``client_state``: what the client says that the state is; where it is not, it gets a ``STATE_SNAPSHOT``.
-        ``history``: the record, where the client is to be told the whole conversation.
+        ``client_state``: what the client says that the state is, once what it changed is applied; where the state is
+        another, it gets a ``STATE_SNAPSHOT``. Not given: it gets one before the first delta.
+        ``history``: the record, where the client is to be told the whole conversation, as if ``known.is_behind``.
+        ``client_messages``: what the client has, as it came, without what is about to be streamed again.
+        ``blank_reasoning``: ids of the reasoning of that.
         """
         out = [
             run_started(self.thread_id, self.run_id, self.parent_run_id, sessionId=session_id, turnId=turn_id),
         ]
-        if not _same(client_state, self.known.seen_state):
-            out.append(state_snapshot(self.known.state.value, self.known.hides))
-        if history is not None:
+        if client_state is not _UNTOLD:
+            self._is_state_told = True
+            if not _same(client_state, self.known.seen_state):
+                out.append(state_snapshot(self.known.state.value, self.known.hides))
+        unsent, self.known.unsent = self.known.unsent, []
+        if history is None:
+            for event in unsent:
+                out += stamped(self._response(event), event)
+        else:
+            self.known.is_behind = False
             messages = messages_snapshot(
                 history, client_messages=client_messages, answered=self._answered, blank_reasoning=blank_reasoning
             )
@@ -167,7 +181,7 @@ class RunMapper:
         """The AG-UI events of one event of the session; the SSE id of each is the event's ``seq``."""
         if type(event) is Message and event.partial:  # by far the most: nothing is remembered of one
             return stamped(self._message(event), event)
-        self._state = self.known.note(event)
+        self._state = self.known.fold(event)
         handler = self._handlers.get(type(event), self._unknown)
         return stamped(handler(event), event)
 
@@ -177,12 +191,29 @@ class RunMapper:
         return {} if event.thread_id is None else self.known.threads.tag(event.thread_id)
 
     def _update(self, event: SessionUpdate) -> list[Wire]:
+        out = self._state
+        if out and not self._is_state_told:
+            self._is_state_told = True
+            out = [state_snapshot(self.known.state.value, self.known.hides)]
         wire = event.to_wire()
-        told = {name: wire[name] for name in _TOLD if name in wire}
-        return [*self._state, *([custom("session_update", told)] if told else [])]
+        told: Wire = {name: wire[name] for name in _TOLD if name in wire}
+        if event.tools is not None:
+            told["tools"] = [tool.name for tool in event.tools]
+        return [*out, *([custom("session_update", told)] if told else [])]
 
-    def _agent_start(self, event: AgentStart) -> list[Wire]:
-        return self._agents.start(event)
+    def _agent_start(self, event: AgentStart, parent_call: str | None = None) -> list[Wire]:
+        if event.thread_id is None:
+            return self._agents.start(event)
+        return self._agents.start(event, parent_call or self._call_of(event), self.known.description(event.agent_id))
+
+    def _call_of(self, event: AgentStart) -> str | None:
+        """The call that a sub-agent works for: one of the thread above it, for a tool of the agent's name."""
+        above = event.parent_thread_id or (event.thread_id or "").rpartition(".")[0] or None
+        taken = set(self._agents.parent_calls)
+        for request_id, call in self.known.calls.items():
+            if call.name == event.agent_id and call.thread_id == above and request_id not in taken:
+                return request_id
+        return None
 
     def _agent_end(self, event: AgentEnd) -> list[Wire]:
         if event.thread_id is None and "result" in event.model_fields_set:
@@ -199,13 +230,49 @@ class RunMapper:
                     out += self._tools.sign(part.id, signature, self._tag(event))
         return out
 
+    def _request(self, event: ToolRequest) -> list[Wire]:
+        owner = self._text.owner(event.message_id) if event.message_id is not None else None
+        return self._tools.request(event, self._tag(event), owner)
+
+    def _progress(self, event: ToolUpdate) -> list[Wire]:
+        children = child_events(event)
+        if not children:
+            return self._tools.update(event, self._tag(event))
+        return [item for child in children for item in self._child(event, child)]
+
+    def _response(self, event: ToolResponse) -> list[Wire]:
+        ends = self._agents.end_call(event.request_id, event.is_error)
+        return [*ends, *self._tools.response(event, client_message_id(event), self._tag(event))]
+
+    def _child(self, update: ToolUpdate, event: Event) -> list[Wire]:
+        """What a sub-agent in a session of its own does, whose events come as progress of a call."""
+        match event:
+            case AgentStart():
+                self.known.threads.started(event)
+                return self._agent_start(event, update.request_id)
+            case AgentEnd():
+                self.known.threads.ended(event)
+                return self._agents.end(event)
+            case Message() if event.role not in ROLES and not self._text.is_said(event.message_id):
+                return self._message(event)
+            case ToolRequest() if not self._tools.has_begun(event.request_id):
+                return self._request(event)
+            case ToolResponse() if self._tools.is_unanswered(event.request_id):
+                return self._response(event)
+            case ToolDecision() | Usage() | Custom():
+                return self._handlers[type(event)](event)
+            case Error():
+                return self._error(event.model_copy(update={"fatal": False}))
+            case _:
+                return []
+
     def _usage(self, event: Usage) -> list[Wire]:
         self._spending.add(event)
         return []
 
     def _error(self, event: Error) -> list[Wire]:
         if event.fatal:
-            self._fatal = event
+            self._fatal = event  # of this stream: it ends at once
             return []
         value = {"status": event.status, "message": event.message}
         return [custom("error", value if event.code is None else {**value, "code": event.code})]
@@ -218,10 +285,12 @@ class RunMapper:
         return [activity(message_id, event.kind, event.data, **self._tag(event))]
 
     def _unknown(self, event: Event) -> list[Wire]:
-        return [raw({"event": event.to_wire()})] if self.options.raw else []
+        return [raw(event.to_wire())] if self.options.raw else []
 
     def _stream_end(self, event: StreamEnd) -> list[Wire]:
         self.end = event
+        if self._fatal is not None and self._fatal.stream_id != event.stream_id:
+            self._fatal = None
         return [*self._text.close_all(), *self._tools.close_all(), *self._agents.end_stream(event.reason)]
 
     # -- the end ------------------------------------------------------------------------------------------------------
@@ -246,43 +315,48 @@ class RunMapper:
         """
         self.end = end or self.end
         outcome = self._outcome(interrupts)
-        out = self._closings()
+        out = self._closings(outcome)
         if outcome.needs_snapshots:
             out.append(state_snapshot(self.known.state.value, self.known.hides))
         if outcome.needs_snapshots or self._text.needs_snapshot or self._tools.needs_snapshot:
             messages = messages_snapshot(history, client_messages=client_messages, answered=self._answered)
             out.append(messages_snapshot_event(messages))
+            self.known.is_behind = False
         self.is_over = True
         about = {**outcome.about, "cost": self._spending.cost}
         usage = self._spending.rows()
         if outcome.outcome is None:
-            return [*out, run_error(outcome.message, outcome.code, usage, **about)]
-        result = self._result if outcome.outcome["type"] == "success" else []
-        return [*out, run_finished(self.thread_id, self.run_id, outcome.outcome, usage, result, **about)]
+            out.append(run_error(outcome.message, outcome.code, usage, **about))
+        else:
+            result = self._result if self.end is not None and self.end.reason == "completed" else []
+            out.append(run_finished(self.thread_id, self.run_id, outcome.outcome, usage, result, **about))
+        return out if self.end is None else stamped(out, self.end)
 
     def fail(self, code: str, message: str) -> list[Wire]:
         """End the run with an error that is not the agent's; what is open is closed first."""
         self.is_over = True
-        return [*self._closings(), run_error(message, code, self._spending.rows())]
+        return [*self._closings(None), run_error(message, code, self._spending.rows())]
 
     def _outcome(self, interrupts: Sequence[Wire] = ()) -> Outcome:
         if self.end is None:
             return Outcome({"type": "success"})
         return outcome_of(self.end, self.known, self._fatal, self.client_tools, interrupts)
 
-    def _closings(self) -> list[Wire]:
-        reason = self.end.reason if self.end is not None else "input_required"
-        agents = self._agents.end_run(self._waiting_on, reason)
-        return [*self._text.close_all(), *self._tools.close_all(), *agents]
+    def _closings(self, outcome: Outcome | None) -> list[Wire]:
+        """What is still open. A sub-agent is suspended where the run's interrupts let it go on."""
+        told = outcome.outcome.get("interrupts", ()) if outcome is not None and outcome.outcome is not None else ()
+        interrupts = {item["id"] for item in told}
 
-    def _waiting_on(self, thread: str) -> list[str]:
-        asked = waits(self.end, self.known) if self.end is not None else []
-        under = f"{thread}."
-        return [
-            request.request_id
-            for request in asked
-            if request.thread_id == thread or (request.thread_id or "").startswith(under)
-        ]
+        def waiting(thread: str) -> list[str]:
+            asked = [self.known.asked[item] for item in self.known.asked if item in interrupts]
+            return [item.request_id for item in asked if _is_under(item.thread_id, thread)]
+
+        reason = "failed" if outcome is None else self.end.reason if self.end is not None else "input_required"
+        return [*self._text.close_all(), *self._tools.close_all(), *self._agents.end_run(waiting, reason)]
+
+
+def _is_under(thread: str | None, above: str) -> bool:
+    return thread is not None and (thread == above or thread.startswith(f"{above}."))
 
 
 def _nothing(event: Event) -> list[Wire]:

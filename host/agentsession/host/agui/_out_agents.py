@@ -10,7 +10,7 @@ in a run is an error to a client. What is still paused at the run's end is close
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
 from agentsession.host.agui._out_known import Invocations
@@ -50,15 +50,17 @@ class AgentsOut:
         """By thread, in the order in which they started."""
         self._started: dict[str, str] = {}
         """The run ids of this run's sub-agents, by thread."""
+        self._for: dict[str, str] = {}
+        """The calls that sub-agents work for, by thread."""
         self._names: set[str] = set()
         """Names of the open steps, over all agents."""
 
     @property
-    def is_open(self) -> bool:
-        """Whether anything is to be closed."""
-        return bool(self._main or self._subs)
+    def parent_calls(self) -> Collection[str]:
+        """The calls that a sub-agent of this run works for."""
+        return self._for.values()
 
-    def start(self, event: AgentStart, parent_call: str | None = None) -> list[Wire]:
+    def start(self, event: AgentStart, parent_call: str | None = None, description: str | None = None) -> list[Wire]:
         """An agent starts; its invocation is counted already. ``parent_call``: the call that it works for."""
         thread = event.thread_id
         agents = self._main if thread is None else self._subs[thread].agents if thread in self._subs else []
@@ -79,7 +81,10 @@ class AgentsOut:
             tag = {"subagentRunId": run_id}
             return [*out, self._step(sub.agents, event.agent_id, f"{thread}/{event.agent_id}", tag)]
         self._subs[thread] = _Sub(run_id, [_Agent(event.agent_id, None, {})])
-        return [*out, self._sub_started(event, thread, run_id, parent_call)]
+        started = self._sub_started(event, thread, run_id, parent_call)
+        if description is not None:
+            started["description"] = description
+        return [*out, started]
 
     def end(self, event: AgentEnd) -> list[Wire]:
         """An agent ends."""
@@ -99,6 +104,17 @@ class AgentsOut:
         if event.reason in _FAILED:
             return [*out, *self._end_sub(thread, lambda run_id: _error(run_id, event.reason))]
         return [*out, *self._end_sub(thread, lambda run_id: _finished(run_id, event))]
+
+    def end_call(self, request_id: str, is_error: bool) -> list[Wire]:
+        """A call has its result: sub-agents that worked for it and told no end are over."""
+        out: list[Wire] = []
+        for thread in [thread for thread, call in self._for.items() if call == request_id]:
+            del self._for[thread]
+            for open_thread in reversed(
+                [item for item in self._subs if item == thread or item.startswith(f"{thread}.")]
+            ):
+                out += self._end_sub(open_thread, self._over("failed" if is_error else "completed"))
+        return out
 
     def end_stream(self, reason: str) -> list[Wire]:
         """A stream ends for good: what paused before it will not go on."""
@@ -167,6 +183,7 @@ class AgentsOut:
             out["parentSubagentRunId"] = self._started[above]
         if parent_call is not None:
             out["parentToolCallId"] = parent_call
+            self._for[thread] = parent_call
         self._started[thread] = run_id
         return out
 

@@ -86,8 +86,9 @@ def _asks(request: ElicitationRequest) -> Wire:
         case "user_approval":
             return {"reason": "confirmation", "responseSchema": _form({"approved": _BOOLEAN}, "approved")}
         case "auth_required":
-            credential = {"credential": {"type": "object"}, "auth_response_uri": _TEXT}
-            return {"reason": f"{PREFIX}auth_required", "responseSchema": _form(credential)}
+            either = [{"required": ["credential"]}, {"required": ["auth_response_uri"]}]
+            form = _form({"credential": {"type": "object"}, "auth_response_uri": _TEXT})
+            return {"reason": f"{PREFIX}auth_required", "responseSchema": {**form, "anyOf": either}}
         case "clarification":
             reason = "input_required"
         case _:

@@ -4,8 +4,8 @@ Not for: which messages of a client are new, or what its answers mean (the ``_in
 Rules carried: PER-03. May import: ``protocol``, ``_out_state``.
 
 For each live session keep one :class:`Known`. :class:`RunMapper` folds into it what it is fed; what happens while no
-run listens, such as an update by another client, must be folded by whoever sees it. An event is folded once, whoever
-brings it: those at or before :attr:`Known.seq` are passed over.
+run listens, such as a turn of another client, must be given to :meth:`Known.note` by whoever sees it. An event is
+folded once, whoever brings it: those at or before :attr:`Known.seq` are passed over.
 """
 
 from __future__ import annotations
@@ -100,9 +100,6 @@ class Known:
 
     def __init__(self, hides: Callable[[str], bool] = is_hidden) -> None:
         self.hides = hides
-        self._forget()
-
-    def _forget(self) -> None:
         self.seq = 0
         """The last event that is folded in."""
         self.descriptor: AgentDescriptor | None = None
@@ -112,27 +109,46 @@ class Known:
         self.threads = Invocations()
         self.asked: dict[str, Asked] = {}
         """What waits for the host, by request id, oldest first."""
+        self.calls: dict[str, ToolRequest] = {}
+        """Every call without a response, by request id, oldest first."""
+        self.unsent: list[ToolResponse] = []
+        """Results that came while no stream ran: the next run says them, unless the client itself sent them."""
+        self.is_behind = False
+        """Whether something was said that no run of AG-UI has sent: the next run is to begin with the history."""
+        self.is_stale = False
+        """Whether the record was rewound after what is folded in here: make a new one, of the whole record."""
 
     @classmethod
     def of(cls, events: Iterable[Event], hides: Callable[[str], bool] = is_hidden) -> Known:
         """What a record, or the beginning of one, tells: after a restart, or to join a stream that runs already."""
         known = cls(hides)
         for event in without_rewound(events):
-            known.note(event)
+            known.fold(event)
         return known
 
-    def note(self, event: Event) -> list[Wire]:
-        """Fold an event in; return what a client must be sent for the state. Nothing if it was folded before.
+    def note(self, event: Event) -> None:
+        """Fold in an event that no run maps. Nothing if it was folded before."""
+        if event.seq and event.seq <= self.seq:
+            return
+        self.fold(event)
+        self.is_behind = self.is_behind or event.stream_id is not None
 
-        After a rewind (``rewind_point``) make a new one of the whole record: :attr:`is_stale` says so.
-        """
+    def fold(self, event: Event) -> list[Wire]:
+        """Fold an event in; return what a client must be sent for the state. Nothing if it was folded before."""
         if event.seq and event.seq <= self.seq:
             return []
         self.seq = max(self.seq, event.seq)
+        if event.stream_id is not None and self.unsent:
+            self.unsent = []
         match event:
             case ToolRequest() | ElicitationRequest():
                 self._ask(event)
-            case ToolResponse() | ElicitationResponse():
+            case ToolResponse():
+                self.asked.pop(event.request_id, None)
+                self.calls.pop(event.request_id, None)
+                if event.stream_id is None and client_message_id(event) is None:
+                    self.unsent.append(event)
+            case ElicitationResponse():
                 self.asked.pop(event.request_id, None)
             case ToolDecision():
                 self.asked.pop(event.request_id, None)
@@ -150,11 +166,12 @@ class Known:
                 self.is_stale = self.is_stale or rewind_point(event) is not None
         return []
 
-    is_stale: bool = False
-    """Whether the record was rewound after what is folded in here."""
-
     def _ask(self, event: Asked) -> None:
-        if isinstance(event, ElicitationRequest) or not (event.partial or event.needs == "none"):
+        if isinstance(event, ToolRequest):
+            if event.partial:
+                return
+            self.calls[event.request_id] = event
+        if isinstance(event, ElicitationRequest) or event.needs != "none":
             self.asked[event.request_id] = event
 
     @property
@@ -162,16 +179,22 @@ class Known:
         """What a client may see of the state."""
         return visible(self.state.value, self.hides)
 
+    def description(self, agent: str) -> str | None:
+        """What the descriptor says of a sub-agent."""
+        return next((item.description for item in _agents(self.descriptor) if item.name == agent), None)
+
     def tool(self, name: str) -> ToolDescriptor | None:
         """The tool of that name: the host's, else one of the agent's or its sub-agents' own."""
         if name in self.tools:
             return self.tools[name]
-        return next((tool for tool in _own_tools(self.descriptor) if tool.name == name), None)
+        own = (tool for agent in _agents(self.descriptor) for tool in agent.own_tools)
+        return next((tool for tool in own if tool.name == name), None)
 
 
-def _own_tools(descriptor: AgentDescriptor | None) -> Iterator[ToolDescriptor]:
+def _agents(descriptor: AgentDescriptor | None) -> Iterator[AgentDescriptor]:
+    """The agent and all under it."""
     waiting = [] if descriptor is None else [descriptor]
     while waiting:
-        found = waiting.pop()
-        yield from found.own_tools
+        found = waiting.pop(0)
+        yield found
         waiting += found.sub_agents

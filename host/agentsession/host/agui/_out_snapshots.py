@@ -58,7 +58,8 @@ def messages_snapshot(
 
     ``client_messages``: those of the input, as they came: what of them the record does not have keeps its place.
     ``answered``: ids of the client's tool messages by request id, where the record does not tell them.
-    ``blank_reasoning``: ids of reasoning that is about to be streamed again; it begins empty.
+    ``blank_reasoning``: ids of reasoning that is about to be streamed again: no snapshot takes it away, this one
+    empties it.
     """
     ours = _Conversation(answered or {})
     for event in without_rewound(events):

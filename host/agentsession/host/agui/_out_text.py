@@ -61,7 +61,18 @@ def call_signature(part: FunctionCall) -> str | None:
 class _Talk:
     """One message that is being said."""
 
-    __slots__ = ("deltas", "is_refusal", "role", "runs", "side", "signature", "signed", "tag", "text_open")
+    __slots__ = (
+        "deltas",
+        "is_refusal",
+        "role",
+        "runs",
+        "side",
+        "signature",
+        "signatures",
+        "signed",
+        "tag",
+        "text_open",
+    )
 
     def __init__(self, role: str, tag: dict[str, str]) -> None:
         self.role = role
@@ -75,6 +86,8 @@ class _Talk:
         """How many runs of thoughts there were."""
         self.signed: str | None = None
         """The signature of the open run; ``""`` when it has none, ``None`` when no run is open."""
+        self.signatures: list[str] = []
+        """Of the runs that have ended."""
         self.side: list[Wire] = []
         """The other parts that were shown."""
 
@@ -84,12 +97,16 @@ class TextOut:
 
     def __init__(self) -> None:
         self._talks: dict[str, _Talk] = {}
+        self._owners: dict[str, dict[str, str]] = {}
         self.needs_snapshot = False
 
-    @property
-    def is_open(self) -> bool:
-        """Whether a message has had deltas and no end."""
-        return bool(self._talks)
+    def owner(self, message_id: str) -> dict[str, str] | None:
+        """Whose a message of this run is, as its tag; ``None`` for one that has not begun in it."""
+        return self._owners.get(message_id)
+
+    def is_said(self, message_id: str) -> bool:
+        """Whether the message was closed in this run."""
+        return message_id in self._owners and message_id not in self._talks
 
     def feed(self, event: Message, tag: dict[str, str]) -> list[Wire]:
         """A delta or a whole message."""
@@ -98,6 +115,7 @@ class TextOut:
         if talk is None:
             talk = _Talk(event.role, tag)
             self._talks[message_id] = talk
+            self._owners[message_id] = tag
         if event.partial:
             talk.deltas = True
             return self._say(message_id, talk, event.content)
@@ -168,7 +186,10 @@ class TextOut:
 
     def _end_thought(self, message_id: str, talk: _Talk) -> list[Wire]:
         signed, talk.signed = talk.signed, None
-        return [] if signed is None else end_reasoning(f"{message_id}.t{talk.runs - 1}", signed, talk.tag)
+        if signed is None:
+            return []
+        talk.signatures.append(signed)
+        return end_reasoning(f"{message_id}.t{talk.runs - 1}", signed, talk.tag)
 
     def _side(self, message_id: str, talk: _Talk, part: ContentPart) -> Wire:
         shown = activity(f"{message_id}.p{len(talk.side)}", part.type, side_part(part), **talk.tag)
@@ -186,8 +207,7 @@ class TextOut:
                 out += self._say(
                     message_id, talk, [part for part in event.content if isinstance(part, (Text, Refusal))]
                 )
-        if not talk.text_open and not event.revised:
-            # Without a delta of text there is none here either (LIFE-14); a refusal is not compared.
+        if not talk.is_refusal and not event.revised:  # a refusal in no delta: LIFE-14 compares text and thoughts alone
             out += self._say(message_id, talk, [part for part in event.content if isinstance(part, Refusal)])
         out += self._sign(message_id, talk, thoughts(event.content))
         for part in event.content:
@@ -207,7 +227,9 @@ class TextOut:
                 continue
             if index == talk.runs - 1 and talk.signed is not None:
                 talk.signed = part.signature
-            elif index < talk.runs:
+            elif index < len(talk.signatures):
+                if talk.signatures[index] == part.signature:
+                    continue
                 out.append(encrypted("message", f"{message_id}.t{index}", part.signature, talk.tag))
             else:
                 out += self._end_thought(message_id, talk)

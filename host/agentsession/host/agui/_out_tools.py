@@ -51,6 +51,7 @@ class ToolsOut:
         self._answered = answered
         self._calls: dict[str, _Call] = {}
         self._ended: set[str] = set()
+        self._results: set[str] = set()
         self._signatures: dict[str, str] = {}
         self._shown: dict[str, int] = {}
         """When the last update of a call was sent."""
@@ -58,22 +59,25 @@ class ToolsOut:
         """The last update of a call that was not."""
         self.needs_snapshot = False
 
-    @property
-    def is_open(self) -> bool:
-        """Whether a call has begun and has no end."""
-        return bool(self._calls)
-
     # -- requests -----------------------------------------------------------------------------------------------------
 
-    def request(self, event: ToolRequest, tag: dict[str, str]) -> list[Wire]:
-        """A fragment of a request, or the whole of one."""
+    def has_begun(self, request_id: str) -> bool:
+        """Whether the call was told in this run."""
+        return request_id in self._calls or request_id in self._ended
+
+    def is_unanswered(self, request_id: str) -> bool:
+        """Whether the call was told in this run and its result was not."""
+        return request_id in self._ended and request_id not in self._results
+
+    def request(self, event: ToolRequest, tag: dict[str, str], owner: dict[str, str] | None = None) -> list[Wire]:
+        """A fragment of a request, or the whole of one. ``owner``: whose its message is, if that has begun."""
         out: list[Wire] = []
         call = self._calls.get(event.request_id)
         if call is None:
             call = _Call(event.name, tag)
             self._calls[event.request_id] = call
             start: Wire = {"type": "TOOL_CALL_START", "toolCallId": event.request_id, "toolCallName": event.name, **tag}
-            if event.message_id is not None:
+            if event.message_id is not None and (owner is None or owner == tag):  # a call is its message's agent's
                 start["parentMessageId"] = event.message_id
             out.append(start)
         if event.partial:
@@ -153,6 +157,7 @@ class ToolsOut:
         """How a call ended. ``message_id``: of the client's own message that said so, which it has already."""
         out = self._flush(event.request_id)
         self._shown.pop(event.request_id, None)
+        self._results.add(event.request_id)
         if message_id is not None or event.request_id in self._answered:
             return out
         content = result_content(event)

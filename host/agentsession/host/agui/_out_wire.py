@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from ag_ui.core.events import EventType
 from ag_ui.core.version import PROTOCOL_VERSION
 from pydantic_core import to_json
 
@@ -45,6 +46,7 @@ KEY: Final = "agentsession"
 PREFIX: Final = "agentsession:"
 """Before the names of our custom events and activities: a name without a colon is anybody's."""
 
+_TYPES: Final = frozenset(EventType.__members__)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -128,8 +130,8 @@ def custom(name: str, value: Any) -> Wire:
 
 
 def raw(event: Mapping[str, Any]) -> Wire:
-    """``RAW``: an event that has no other form here."""
-    return {"type": "RAW", "event": event, "source": KEY}
+    """``RAW``: an event that has no other form here. One whose type reads like AG-UI's is put into an object."""
+    return {"type": "RAW", "event": {"event": event} if event.get("type") in _TYPES else event, "source": KEY}
 
 
 def activity(message_id: str, kind: str, content: Any, **tag: str) -> Wire:
