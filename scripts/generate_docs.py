@@ -4,7 +4,7 @@ Not for: prose. A document that is partly prose keeps it: between ``<!-- generat
 ``<!-- end generated -->`` stands what a generator writes, and the rest is left as it is.
 To add one: a function that returns the text, and a line in ``GENERATED``. May import: ``agentsession.protocol``; for
 what is about the conformance suite also the suite, ``tests.conformance.broken`` and ``broken_hosts``, of which nothing
-is run.
+is run; for the mapping to AG-UI its table.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any, Final, cast, get_args
@@ -359,12 +359,63 @@ def report_schema() -> str:
     return json.dumps(document.report_schema(), indent=2) + "\n"
 
 
+def _rows(head: str, rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, "|" + "---|" * (head.count("|") - 1), *("| " + " | ".join(row) + " |" for row in rows)]
+    return "\n".join(lines)
+
+
+def ag_ui_outbound() -> str:
+    """In ``docs/reference/ag-ui.md``: what each event becomes."""
+    from agentsession.host.agui._out_table import MAPPING
+
+    rows = [
+        (f"`{row.event}`" if row.event[0] != "(" else row.event[1:-1], row.case, _types(row.becomes), row.note)
+        for row in MAPPING
+    ]
+    return _rows("| event | case | AG-UI | |", rows)
+
+
+def _types(names: tuple[str, ...]) -> str:
+    """Names of events; those of one family after the first by their last word."""
+    short: list[str] = []
+    for index, name in enumerate(names):
+        family = name.rpartition("_")[0]
+        same = index > 0 and names[index - 1].startswith(f"{family}_") and family.count("_") > 0
+        short.append(name.rpartition("_")[2] if same else name)
+    return ", ".join(f"`{name}`" for name in short) or "nothing"
+
+
+def ag_ui_outcomes() -> str:
+    """In ``docs/reference/ag-ui.md``: how runs end."""
+    from agentsession.host.agui._out_table import outcomes
+
+    return _rows("| the stream's end | the run's |", outcomes())
+
+
+def ag_ui_interrupts() -> str:
+    """In ``docs/reference/ag-ui.md``: what waits for a person."""
+    from agentsession.host.agui._out_table import interrupts
+
+    return _rows("| what waits | reason | `toolCallId` | the answer's payload |", interrupts())
+
+
+def ag_ui_unused() -> str:
+    """In ``docs/reference/ag-ui.md``: what is never sent."""
+    from agentsession.host.agui._out_table import UNUSED
+
+    return "\n".join(f"- `{name}`: {why}" for name, why in UNUSED.items())
+
+
 GENERATED: Final[dict[str, Callable[[], str]]] = {
     "docs/reference/rules.md": rules,
     "docs/reference/lifecycle.md#transitions": transitions,
     "docs/reference/lifecycle.md#diagram": diagram,
     "docs/reference/events.md": events,
     "docs/reference/hooks.md": hooks,
+    "docs/reference/ag-ui.md#outbound": ag_ui_outbound,
+    "docs/reference/ag-ui.md#outcomes": ag_ui_outcomes,
+    "docs/reference/ag-ui.md#interrupts": ag_ui_interrupts,
+    "docs/reference/ag-ui.md#unused": ag_ui_unused,
     "docs/reference/conformance-matrix.md": conformance_matrix,
     "docs/reference/conformance-report.schema.json": report_schema,
     "docs/reference/agentsession.schema.json": schema,

@@ -149,7 +149,7 @@ class Driver:
         request = self.known.asked[request_id]
         if isinstance(request, ElicitationRequest):
             action = self.chance.choice(["accept", "decline", "cancel"])
-            content = {"content": {"n": 1}} if action == "accept" and request.requested_schema else {}
+            content: dict[str, Any] = {"content": {"n": 1}} if action == "accept" and request.requested_schema else {}
             return ElicitationAnswer(request_id=request_id, action=action, **content)
         if self.chance.random() < 0.3:
             return ToolDenial(request_id=request_id, reason="no")
