@@ -4,6 +4,7 @@ Not for: the contract over HTTP (``agentsession.host.http``). Needs the extra ``
 May import: ``ag_ui``, ``agentsession.host.live``, the modules beside it.
 """
 
+from agentsession.host.agui._app import AguiApp, agui_app
 from agentsession.host.agui._out import OutOptions, RunMapper
 from agentsession.host.agui._out_capabilities import capabilities
 from agentsession.host.agui._out_interrupts import interrupt_of
@@ -12,9 +13,11 @@ from agentsession.host.agui._out_snapshots import merged_meta, message_ids, mess
 from agentsession.host.agui._out_wire import encode
 
 __all__ = [
+    "AguiApp",
     "Known",
     "OutOptions",
     "RunMapper",
+    "agui_app",
     "capabilities",
     "client_message_id",
     "encode",

@@ -16,6 +16,7 @@ from agentsession.protocol import (
     ElicitationResponse,
     Event,
     Message,
+    StreamEnd,
     ToolDecision,
     ToolRequest,
     ToolResponse,
@@ -49,6 +50,8 @@ class Memory:
         self.asked: dict[str, str] = {}
         """What each request wants: ``grant``, ``result``, or the kind of the question."""
         self.settled: dict[str, Settled] = {}
+        self.last_end: StreamEnd | None = None
+        """The end of the last stream."""
 
     def add(self, event: Event) -> None:
         """Fold the next event. One that was folded before changes nothing."""
@@ -69,6 +72,8 @@ class Memory:
                 self.settled.setdefault(event.request_id, Settled(event.status))
             case ElicitationResponse():
                 self.settled[event.request_id] = Settled(event.action, content=event.content)
+            case StreamEnd():
+                self.last_end = event
             case _:
                 pass
 
@@ -79,6 +84,6 @@ class Memory:
         if isinstance(several, list):
             begin = 0
             for item in several:
-                name, count = item
-                self.texts[name] = fingerprint(event.content[begin : begin + count])
-                begin += count
+                end = begin + item["parts"]
+                self.texts[item["id"]] = fingerprint(event.content[begin:end])
+                begin = end

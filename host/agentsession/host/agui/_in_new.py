@@ -82,7 +82,8 @@ def message_of(messages: Sequence[UserMessage], given: RunInput) -> MessageInput
     if given.parent_run_id is not None:
         meta["parentRunId"] = given.parent_run_id
     if len(messages) > 1:
-        meta["messages"] = [[message.id, len(parts)] for message, parts in zip(messages, each, strict=True)]
+        places = zip(messages, each, strict=True)
+        meta["messages"] = [{"id": message.id, "parts": len(parts)} for message, parts in places]
     content = [part for parts in each for part in parts]
     return MessageInput.model_validate(
         {

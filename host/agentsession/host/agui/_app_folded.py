@@ -1,0 +1,55 @@
+"""What is remembered of each open session between its runs: folded from its record, once, and never read again.
+
+Not for: what is in it (``_in_memory.py``, ``_out_known.py``). Rules carried: PER-03.
+May import: ``live``, ``_in_memory``, ``_out_known``, ``protocol``.
+"""
+
+from __future__ import annotations
+
+from weakref import WeakKeyDictionary
+
+from agentsession.host.agui._app_live import LiveSession
+from agentsession.host.agui._in_memory import Memory
+from agentsession.host.agui._out_known import Known
+from agentsession.protocol import Event
+
+__all__ = ["Folded", "FoldedSessions", "record_of"]
+
+
+class Folded:
+    """Both halves' knowledge of one session."""
+
+    def __init__(self, known: Known, memory: Memory) -> None:
+        self.known = known
+        self.memory = memory
+
+
+class FoldedSessions:
+    """Those of an application. What is known of a session goes with it, when it is closed."""
+
+    def __init__(self) -> None:
+        self._folded: WeakKeyDictionary[LiveSession, Folded] = WeakKeyDictionary()
+
+    async def of(self, live: LiveSession) -> Folded:
+        """What is known of a session up to its last event; only the first call after a load reads the record."""
+        folded = self._folded.get(live)
+        if folded is not None and folded.memory.seq < live.last_seq:
+            async for event in live.events(after=folded.memory.seq):
+                folded.memory.add(event)
+                folded.known.note(event)
+        if folded is None or folded.known.is_stale:
+            folded = self._folded[live] = await _fold(live)
+        return folded
+
+
+async def _fold(live: LiveSession) -> Folded:
+    record = await record_of(live)
+    memory = Memory()
+    for event in record:
+        memory.add(event)
+    return Folded(Known.of(record), memory)
+
+
+async def record_of(live: LiveSession, before: int | None = None) -> list[Event]:
+    """The record, up to a seq if one is given."""
+    return [event async for event in live.events() if before is None or event.seq <= before]

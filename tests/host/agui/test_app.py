@@ -1,0 +1,76 @@
+"""The AG-UI application on a real server: runs of scripted agents, from the first word to the outcome."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any
+
+import anyio
+import pytest
+from tests.host.agui.inputs import tool_message
+from tests.host.agui.live_here import LiveSessions, ServedAgent
+from tests.host.agui.serving import Poster, outcome, serving
+from tests.host.agui.streams import kinds, of_type
+
+from agentsession.adapters.scripted import Call, Calls, Deltas, Say, ScriptedExecutor
+from agentsession.host.agui import agui_app
+
+pytestmark = pytest.mark.anyio
+
+TOOL = {"name": "shape", "description": "Show a shape", "parameters": {"type": "object"}}
+
+
+@contextlib.asynccontextmanager
+async def posting(script: Sequence[Sequence[Any]], **options: Any) -> AsyncGenerator[Poster]:
+    executor = ScriptedExecutor(script)
+    with anyio.fail_after(20):
+        async with (
+            LiveSessions([ServedAgent("scripted", executor)]) as sessions,
+            serving(agui_app(sessions, **options)) as url,
+            Poster(url) as poster,
+        ):
+            yield poster
+
+
+async def test_a_message_is_answered_in_text() -> None:
+    async with posting([[Deltas(["Hel", "lo"])], [Say("Again.")]]) as poster:
+        events = await poster.say("u1", "hi")
+        assert kinds(events)[0] == "RUN_STARTED"
+        assert outcome(events) == {"type": "success"}
+        assert "".join(event["delta"] for event in of_type(events, "TEXT_MESSAGE_CONTENT")) == "Hello"
+        await poster.say("u2", "hi again")
+        assert [message["role"] for message in poster.client.messages] == ["user", "assistant", "user", "assistant"]
+
+
+async def test_a_clients_tool_is_asked_for_and_its_result_goes_on() -> None:
+    script = [[Call("shape", {"sides": 3}, id="c1"), Say("Drawn.")]]
+    async with posting(script) as poster:
+        events = await poster.say("u1", tools=[TOOL])
+        assert outcome(events) == {"type": "success", "pendingToolCallIds": ["c1"]}
+        events = await poster.run(tool_message("c1", "a triangle"), is_resumed=True, tools=[TOOL])
+        assert outcome(events) == {"type": "success"}
+        assert of_type(events, "TEXT_MESSAGE_CONTENT")[0]["delta"] == "Drawn."
+
+
+@pytest.mark.parametrize(("payload", "ran"), [({"approved": True}, [{"path": "a"}]), ({"approved": False}, [])])
+async def test_an_interrupt_is_answered(payload: Any, ran: list[Any]) -> None:
+    done: list[Any] = []
+    script = [[Call("wipe", {"path": "a"}, needs="grant", run=done.append, id="c1"), Say("Over.")]]
+    async with posting(script) as poster:
+        events = await poster.say("u1")
+        (interrupt,) = outcome(events)["interrupts"]
+        assert interrupt["toolCallId"] == "c1"
+        events = await poster.answer(("c1", payload))
+        assert outcome(events) == {"type": "success"}
+        assert done == ran
+
+
+async def test_parallel_calls_are_answered_one_by_one() -> None:
+    calls = Calls(*(Call("shape", {"sides": n}, id=f"c{n}") for n in (1, 2, 3)))
+    async with posting([[calls, Say("Drawn.")]]) as poster:
+        await poster.say("u1", tools=[TOOL])
+        events = await poster.run(tool_message("c2", "two"), is_resumed=True)
+        assert outcome(events) == {"type": "success", "pendingToolCallIds": ["c1", "c3"]}
+        events = await poster.run(tool_message("c1", "", error="broken"), tool_message("c3"), is_resumed=True)
+        assert outcome(events) == {"type": "success"}

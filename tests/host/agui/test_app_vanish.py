@@ -1,0 +1,61 @@
+"""Clients that connect, read a little and vanish leave nothing behind: no task, no run, no place in a queue."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+
+import anyio
+import pytest
+from tests.host.agui.inputs import body, user
+from tests.host.agui.live_here import LiveSessions, ServedAgent
+from tests.host.agui.serving import Poster, outcome, serving
+
+from agentsession.adapters.scripted import Deltas, Say, ScriptedExecutor, Step
+from agentsession.host.agui import agui_app
+from agentsession.host.agui._app_run import Run
+
+pytestmark = pytest.mark.anyio
+
+_CLIENTS = 100
+
+
+async def vanish(url: str, sent: bytes, bytes_read: int) -> None:
+    """Post on a connection of one's own, read a little, and cut it without a word."""
+    host, port = url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    lines = (
+        f"POST / HTTP/1.1\r\nhost: {host}:{port}",
+        "content-type: application/json",
+        f"content-length: {len(sent)}",
+    )
+    head = "\r\n".join(lines) + "\r\n\r\n"
+    writer.write(head.encode() + sent)
+    await writer.drain()
+    if bytes_read:
+        await reader.read(bytes_read)
+    writer.transport.abort()
+
+
+@pytest.mark.parametrize("policy", ["cancel", "carry_on"])
+async def test_nothing_is_left_of_clients_that_vanish(policy: str) -> None:
+    script: list[list[Step]] = [[Deltas(["ab "] * 300), Say("end")]]
+    with anyio.fail_after(50):
+        async with LiveSessions([ServedAgent("scripted", ScriptedExecutor(script))]) as sessions:
+            app = agui_app(sessions, on_disconnect=policy, grace_s=0.01, cap_s=5)  # type: ignore[arg-type]
+            async with serving(app) as url, Poster(url, "well") as poster:
+                await poster.say("u1")
+                before = asyncio.all_tasks()
+                async with asyncio.TaskGroup() as group:
+                    for number in range(_CLIENTS):
+                        # Every other one shares a thread with another: those wait in a queue, and leave it.
+                        sent = body(user(f"u{number}"), threadId=f"t{number // 2}", runId=f"r{number}")
+                        group.create_task(vanish(url, sent, (number % 3) * 400))
+                while app.running or len(asyncio.all_tasks() - before) > len(before):
+                    await asyncio.sleep(0.001)
+                assert app.clients == 0
+                assert not app.is_busy
+                gc.collect()
+                assert not [item for item in gc.get_objects() if isinstance(item, Run)]
+                events = await poster.say("u2")
+                assert outcome(events) == {"type": "success"}
