@@ -1,0 +1,54 @@
+"""The whole app: the routes behind the guards, mountable under any prefix.
+
+Not for: running a server (uvicorn does). Rules carried: none. May import: starlette, the other modules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from starlette.routing import Router
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from agentsession.host.http._guards import LOOPBACK_HOSTS, guarded
+from agentsession.host.http._limits import Limits
+from agentsession.host.http._principals import Tickets, Verifier
+from agentsession.host.http._routes import contract_routes
+from agentsession.host.http._served import Sessions
+
+__all__ = ["contract_app"]
+
+
+def contract_app(
+    sessions: Sessions,
+    *,
+    verify: Verifier | None = None,
+    allowed_hosts: Iterable[str] = LOOPBACK_HOSTS,
+    allowed_origins: Iterable[str] = (),
+    limits: Limits | None = None,
+) -> ASGIApp:
+    """Serve ``sessions`` as docs/reference/http.md says; see :func:`guarded` for who may call.
+
+    ``sessions`` are entered by whoever serves the app. Raises :class:`ConfigurationError`.
+    """
+    limits = limits or Limits()
+    tickets = Tickets()
+    return guarded(
+        _Routed(Router(contract_routes(sessions, limits, tickets), redirect_slashes=False)),
+        verify=verify,
+        allowed_hosts=allowed_hosts,
+        allowed_origins=allowed_origins,
+        limits=limits,
+        tickets=tickets,
+    )
+
+
+class _Routed:
+    """A router whose 404 and 405 are raised, to become problems as all else does."""
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["app"] = self
+        await self._router(scope, receive, send)

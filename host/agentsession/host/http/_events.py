@@ -1,0 +1,140 @@
+"""Reading a record over HTTP: as server-sent events, or a page of it as JSON.
+
+Not for: writing SSE (``_sse.py``). Rules carried: ORD-05, ORD-07, ORD-11. May import: starlette, the other modules.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import ExitStack
+from typing import Any
+
+from starlette.responses import Response
+
+from agentsession.host.http._inputs import EventsQuery
+from agentsession.host.http._limits import Limits
+from agentsession.host.http._principals import Principal
+from agentsession.host.http._problems import Problem
+from agentsession.host.http._served import Session, Started
+from agentsession.host.http._sse import EventSourceResponse, frame, named_frame
+from agentsession.protocol import CursorGone, EventReader, dumps
+
+__all__ = ["Readers", "started_body"]
+
+
+class Readers:
+    """The readers of one app, counted by user."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._open: Counter[str] = Counter()
+
+    async def page(self, session: Session, query: EventsQuery) -> dict[str, Any]:
+        """Up to ``limit`` events that are there already."""
+        _check_cursor(session, query.after)
+        reader = _reader(session, query, follow=False)
+        events: list[dict[str, Any]] = []
+        more = False
+        cursor = query.after
+        try:
+            async for event in reader:
+                if len(events) == query.limit:
+                    more = True
+                    break
+                events.append(event.to_wire())
+                cursor = event.seq
+            if not more:
+                cursor = max(cursor, reader.cursor)
+        finally:
+            await reader.aclose()
+        return {"events": events, "cursor": cursor, "lastSeq": session.last_seq, "more": more}
+
+    async def follow(self, session: Session, query: EventsQuery, principal: Principal) -> Response:
+        """The events of a query as SSE; 204 where a reader that came back has had all there will be."""
+        _check_cursor(session, query.after)
+        if query.is_resumed and await _is_read(session, query):
+            return Response(status_code=204)
+        return self._sse(session, principal, _reader(session, query, query.follow), query.after, None)
+
+    def drive(self, session: Session, started: Started, principal: Principal) -> Response:
+        """The events of a stream as SSE for who began it, and whom the agent waits for when it reads slowly."""
+        reader = session.events(started.cursor, True, stream_id=started.stream_id)
+        return self._sse(session, principal, reader, started.cursor, started_body(started))
+
+    def _sse(
+        self, session: Session, principal: Principal, reader: EventReader, after: int, started: dict[str, Any] | None
+    ) -> Response:
+        if self._open[principal.user_id] >= self._limits.readers:
+            raise Problem(
+                429, "too-many-readers", "too many readers of this user are open", headers={"retry-after": "5"}
+            )
+        held = ExitStack()
+        held.enter_context(session.hold())
+        self._open[principal.user_id] += 1
+
+        async def leave() -> None:
+            self._open[principal.user_id] -= 1
+            if self._open[principal.user_id] <= 0:
+                del self._open[principal.user_id]
+            held.close()
+            await reader.aclose()
+
+        async def frames() -> AsyncIterator[bytes]:
+            if started is not None:
+                yield named_frame("started", dumps(started))
+                await reader.__aenter__()  # it may hold the agent; `leave` detaches it
+            async for event in reader:
+                yield frame(event.seq, event.to_wire_json())
+            if session.state == "closed":
+                yield named_frame("closed", "{}")
+
+        return EventSourceResponse(frames(), leave, ping_s=self._limits.ping_s, stall_s=self._limits.stall_s)
+
+
+def started_body(started: Started) -> dict[str, Any]:
+    """What 202 says of a stream that was begun."""
+    return {
+        "streamId": started.stream_id,
+        "turnId": started.turn_id,
+        "receipts": [receipt.to_wire() for receipt in started.receipts],
+        "cursor": started.cursor,
+    }
+
+
+def _reader(session: Session, query: EventsQuery, follow: bool) -> EventReader:
+    return session.events(query.after, follow, types=query.types, stream_id=query.stream_id, thread_id=query.thread_id)
+
+
+def _check_cursor(session: Session, after: int) -> None:
+    """Before an answer is begun: later it would be too late for a status."""
+    if after > session.last_seq:
+        raise CursorGone(
+            "this cursor is beyond the last event",
+            got=str(after),
+            expected=f"0 to {session.last_seq}",
+            fix="read from the start, or from a cursor that you were given",
+        )
+
+
+async def _is_read(session: Session, query: EventsQuery) -> bool:
+    """Whether nothing is left to come for a reader that has had everything up to its cursor."""
+    if session.state == "closed":
+        return True
+    if query.follow and query.stream_id is None:
+        return False
+    if await _has_any(_reader(session, query, follow=False)):
+        return False
+    if not query.follow:
+        return True
+    ends = session.events(0, False, types={"stream_end"}, stream_id=query.stream_id)
+    return await _has_any(ends)
+
+
+async def _has_any(reader: EventReader) -> bool:
+    try:
+        async for _ in reader:
+            return True
+        return False
+    finally:
+        await reader.aclose()

@@ -1,0 +1,10 @@
+"""Servers are uvicorn's, which runs on asyncio."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
