@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 from hypothesis import HealthCheck, given, settings
 from tests.host.agui.streams import Client, check, check_models
 
 from agentsession.conformance.strategies import events, records
-from agentsession.host.agui import Known, RunMapper
+from agentsession.host.agui import Known, RunMapper, messages_snapshot
 from agentsession.host.agui._out_wire import Wire
 from agentsession.protocol import Event, StreamEnd
 
@@ -42,6 +45,49 @@ def test_each_stream_of_a_legal_record_is_a_run_that_clients_accept(record: list
     client = Client()
     for number, run in enumerate(runs_of(record)):
         check(run, is_resumed=number > 0, client=client)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=SLOW)
+@given(records(max_steps=60))
+def test_a_client_that_followed_has_what_a_snapshot_tells(record: list[Event]) -> None:
+    client = Client()
+    for run in runs_of(record):
+        client.receive(run)
+    if not record or record[-1].stream_id is None or not isinstance(record[-1], StreamEnd):
+        return  # what came between runs is for the next one to say
+    told = messages_snapshot(record)
+    had = {item["id"]: item for item in client.messages}
+    for message in told:
+        assert (had[message["id"]].get("content") or "") == (message.get("content") or "")
+        assert had[message["id"]].get("encryptedValue") == message.get("encryptedValue")
+        assert _arguments(had[message["id"]]) == _arguments(message)
+
+
+def _arguments(message: Wire) -> list[Any]:
+    return [(call["id"], json.loads(call["function"]["arguments"])) for call in message.get("toolCalls", ())]
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=SLOW)
+@given(records(max_steps=60))
+def test_a_restart_between_runs_changes_nothing_in_the_next(record: list[Event]) -> None:
+    """A run with what the record tells, and the same with what was known all along."""
+    at = max((index for index, event in enumerate(record) if isinstance(event, StreamEnd)), default=-1) + 1
+    while at < len(record) and record[at].stream_id is None:
+        at += 1
+    live = Known()
+    for event in record[:at]:
+        if event.stream_id is None:
+            live.fold(event)
+        else:
+            RunMapper(thread_id="t", run_id="r", known=live).feed(event)
+    found: list[list[Wire]] = []
+    for known in (live, Known.of(record[:at])):
+        mapper = RunMapper(thread_id="t", run_id="r", known=known)
+        out = mapper.start(client_state={})
+        for event in record[at:]:
+            out += mapper.feed(event)
+        found.append(out + mapper.finish(history=record))
+    assert found[0] == found[1]
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=SLOW)
