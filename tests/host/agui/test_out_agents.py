@@ -281,3 +281,46 @@ def test_what_such_a_sub_agent_tells_twice_is_shown_once_and_its_errors_end_noth
     assert len(of_type(out, "TEXT_MESSAGE_START")) == 1
     assert len(of_type(out, "TOOL_CALL_RESULT")) == 2
     assert out[-1]["outcome"] == {"type": "success"}
+    assert of_type(out, "CUSTOM")[0]["value"] == {"status": "INTERNAL", "message": "broken"}
+
+
+def test_a_thread_that_is_used_again_after_a_handoff_is_another_invocation() -> None:
+    story = Story()
+    story.turn()
+    for _ in range(2):
+        child(story)
+        gone(story, reason="handoff")
+        child(story, agent="other")
+        gone(story, agent="other")
+    story.end()
+    assert [event["subagentRunId"] for event in of_type(story.run(), "SUBAGENT_STARTED")] == ["c#1", "c#2"]
+
+
+def test_sub_agents_that_told_no_end_are_over_from_the_innermost_on() -> None:
+    inner = AgentStart(agent_id="inner", thread_id="d")
+    out = worked(AgentStart(agent_id="reviewer"), inner)
+    ends = of_type(out, "SUBAGENT_FINISHED")
+    assert [event["subagentRunId"] for event in ends] == ["review-1.d#1", "review-1#1"]
+
+
+def test_a_sub_agent_does_not_work_for_a_call_of_another_thread() -> None:
+    story = Story()
+    story.turn()
+    child(story, "c", "caller")
+    story.call("r-1", "child", needs="none", thread_id="c")
+    child(story, "d", "child")
+    gone(story, "d", "child")
+    story.answer("r-1", "child", source="agent", thread_id="c")
+    gone(story, "c", "caller")
+    story.end()
+    assert "parentToolCallId" not in of_type(story.run(), "SUBAGENT_STARTED")[1]
+
+
+def test_a_call_of_the_clients_is_no_interrupt_of_a_suspended_sub_agent() -> None:
+    story = Story()
+    story.turn()
+    child(story)
+    story.call("r-1", thread_id="c")
+    gone(story, reason="input_required")
+    story.end("input_required")
+    assert of_type(story.run(), "SUBAGENT_FINISHED")[0]["outcome"] == {"type": "suspended"}

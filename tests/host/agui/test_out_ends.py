@@ -9,7 +9,7 @@ from ag_ui.core import Interrupt
 from tests.host.agui.story import Story
 from tests.host.agui.streams import kinds, of_type
 
-from agentsession.host.agui import Known, RunMapper, interrupt_of
+from agentsession.host.agui import Known, OutOptions, RunMapper, interrupt_of
 from agentsession.protocol import (
     AgentDescriptor,
     AgentEnd,
@@ -20,10 +20,12 @@ from agentsession.protocol import (
     SessionUpdate,
     StreamEnd,
     Text,
+    ToolDecision,
     ToolDescriptor,
     ToolRequest,
     UnknownEvent,
     Usage,
+    args_digest,
 )
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}
@@ -354,8 +356,6 @@ def test_each_widget_is_an_activity_of_its_own() -> None:
 
 
 def test_an_event_of_an_unknown_type_is_left_out_unless_raw_ones_are_asked_for() -> None:
-    from agentsession.host.agui import OutOptions
-
     story = Story()
     story.turn()
     story.add(UnknownEvent, type="x_later", hello=1)
@@ -364,3 +364,53 @@ def test_an_event_of_an_unknown_type_is_left_out_unless_raw_ones_are_asked_for()
     story._begun = 0
     found = of_type(story.run(options=OutOptions(raw=True)), "RAW")
     assert (found[0]["source"], found[0]["event"]["hello"]) == ("agentsession", 1)
+
+
+def test_a_fatal_error_of_a_stream_before_is_not_the_runs() -> None:
+    story = Story()
+    story.turn()
+    story.add(Error, status="INTERNAL", message="broken", fatal=True)
+    story.end("failed")
+    story.turn("again")
+    story.end()
+    assert story.run()[-1]["outcome"] == {"type": "success"}
+
+
+def test_a_result_of_a_turn_that_did_not_complete_is_not_the_runs() -> None:
+    story = Story()
+    story.turn()
+    story.add(AgentEnd, agent_id="root", result="half")
+    story.add(StreamEnd, reason="max_tokens", source="host")
+    assert "result" not in story.run()[-1]
+
+
+def test_the_last_event_has_the_time_of_the_streams_end() -> None:
+    assert ended()[-1]["timestamp"] == 1769860800000
+
+
+def test_what_an_end_does_not_name_does_not_wait() -> None:
+    story = Story()
+    story.turn()
+    story.call("r-1")
+    story.call("r-2")
+    story.end("input_required")
+    mapper, _ = story.open()
+    end = mapper.finish(StreamEnd(reason="input_required", pending=["r-2"]))[-1]
+    assert end["outcome"]["pendingToolCallIds"] == ["r-2"]
+
+
+def test_what_was_granted_waits_no_longer() -> None:
+    story = Story()
+    story.turn()
+    story.call("r-1", needs="grant")
+    story.add(ToolDecision, request_id="r-1", decision="granted", args_digest=args_digest({}), source="host")
+    known = Known.of(story.events)
+    assert (list(known.asked), list(known.calls)) == ([], ["r-1"])
+
+
+def test_an_unknown_event_that_is_called_like_one_of_ag_ui_is_put_into_an_object() -> None:
+    story = Story()
+    story.turn()
+    story.add(UnknownEvent, type="TEXT_MESSAGE_START", hello=1)
+    story.end()
+    assert "type" not in of_type(story.run(options=OutOptions(raw=True)), "RAW")[0]["event"]

@@ -17,6 +17,7 @@ from agentsession.protocol import (
     Media,
     Message,
     Refusal,
+    SessionUpdate,
     StreamEnd,
     Text,
     Thought,
@@ -205,3 +206,26 @@ def test_a_turn_of_another_client_makes_the_next_run_begin_with_the_history() ->
     behind = known.is_behind
     RunMapper(thread_id="t", run_id="r", known=known).start(history=story.events)
     assert (behind, known.is_behind) == (True, False)
+
+
+def test_the_id_of_a_result_that_only_the_input_tells_is_the_clients_too() -> None:
+    story = Story()
+    story.turn(message_id="u-1")
+    story.call("r-1")
+    story.end("input_required")
+    story.resume()
+    story.answer("r-1")
+    story.end()
+    assert snapshot(story.events, answered={"r-1": "tool-7"})[-1]["id"] == "tool-7"
+
+
+def test_what_was_rewound_is_not_known() -> None:
+    story = Story()
+    story.add(SessionUpdate, state_snapshot={"a": 1}, source="host")
+    story.add(SessionUpdate, state_snapshot={"a": 2}, source="host")
+    story.add(Custom, kind="rewind", data={"to_seq": 2}, source="host")
+    assert Known.of(story.events).seen_state == {"a": 1}
+    live = Known()
+    for event in story.events:
+        live.note(event)
+    assert live.is_stale

@@ -244,3 +244,14 @@ def test_the_last_of_two_thousand_deltas_costs_what_the_first_did() -> None:
             sys.setprofile(None)
         cost.append(calls)
     assert cost[-1] <= cost[1]
+
+
+def test_a_signature_of_text_that_says_nothing_has_an_empty_message_to_stand_on() -> None:
+    out = told(Text(text="", signature="c2ln")).run()
+    assert kinds(of_type(out, *TEXT)) == ["TEXT_MESSAGE_START", "TEXT_MESSAGE_END"]
+    assert of_type(out, "REASONING_ENCRYPTED_VALUE")[0]["entityId"] == "m-1"
+
+
+def test_a_refusal_that_was_in_no_delta_is_sent_with_the_whole() -> None:
+    out = told("Well.", content=[Text(text="Well."), Refusal(text=" No.")]).run()
+    assert [event["delta"] for event in of_type(out, "TEXT_MESSAGE_CONTENT")] == ["Well.", " No."]

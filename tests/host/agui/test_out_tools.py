@@ -16,6 +16,7 @@ from agentsession.protocol import (
     Message,
     Reference,
     Text,
+    Thought,
     ToolDecision,
     ToolRequest,
     ToolUpdate,
@@ -281,3 +282,40 @@ def test_a_call_that_says_another_agents_message_stands_alone() -> None:
     story.add(AgentEnd, agent_id="child", thread_id="c")
     story.end()
     assert "parentMessageId" not in of_type(story.run(), "TOOL_CALL_START")[0]
+
+
+def test_a_call_that_changes_its_name_is_corrected_by_a_snapshot() -> None:
+    story = asked("{}", name="other", args={})
+    story.answer("r-1", "other", source="agent")
+    story.end()
+    out = story.run()
+    assert of_type(out, "TOOL_CALL_END")[0]["metadata"]["agentsession"]["name"] == "other"
+    assert of_type(out, "MESSAGES_SNAPSHOT")[0]["messages"][1]["toolCalls"][0]["function"]["name"] == "other"
+
+
+@pytest.mark.parametrize("ends", ["response", "stream"])
+def test_progress_that_was_held_back_is_sent_when_nothing_more_comes(ends: str) -> None:
+    story = asked(needs="none" if ends == "response" else "result")
+    for progress in (1.0, 2.0):
+        story.add(ToolUpdate, request_id="r-1", progress=progress, source="host")
+    if ends == "response":
+        story.answer("r-1", source="agent")
+        story.end()
+    else:
+        story.end("input_required")
+    out = of_type(story.run(), "ACTIVITY_SNAPSHOT", "TOOL_CALL_RESULT")
+    assert [event["content"]["progress"] for event in out[:2]] == [1.0, 2.0]
+
+
+def test_a_result_of_the_clients_between_runs_is_not_sent_back() -> None:
+    story = asked(needs="result")
+    story.end("input_required")
+    story.answer("r-1", display=result_display("tool-1"), stream_id=None)
+    assert Known.of(story.events).unsent == []
+
+
+def test_a_result_whose_text_is_empty_is_its_data_and_thoughts_are_in_none() -> None:
+    story = asked(needs="none")
+    story.answer("r-1", source="agent", content=[Thought(text="hm"), Text(text="")], data={"n": 1})
+    story.end()
+    assert of_type(story.run(), "TOOL_CALL_RESULT")[0]["content"] == '{"n":1}'
