@@ -298,6 +298,31 @@ _SESSIONS: Final = (
         "Read again from a cursor in the range that `expected` names.",
     ),
     ErrorEntry(
+        "acp-agent-start",
+        "The ACP agent cannot be started.",
+        "Its command is not there, ends at once, does not answer `initialize`, or speaks another version.",
+        "Run the command by hand: it must speak ACP on its standard input and output.",
+        _USAGE,
+    ),
+    ErrorEntry(
+        "acp-agent-lost",
+        "The process of an ACP agent has ended, and with it what it was doing.",
+        "It crashed or was ended, or it did not stop within the grace time and was killed.",
+        "Open a new session; where the agent can load sessions, the next turn starts it again by itself.",
+    ),
+    ErrorEntry(
+        "acp-agent-error",
+        "An ACP agent answered a prompt, or the opening of a session, with an error.",
+        "What it said is not shown, for it may hold a secret; its error code is.",
+        "Look into the agent's own log.",
+    ),
+    ErrorEntry(
+        "acp-auth-required",
+        "An ACP agent wants a login before it works.",
+        "It answered with ACP's error for that.",
+        "Log in with the agent's own command, or give it its key by `env`.",
+    ),
+    ErrorEntry(
         "abort-timeout",
         "The agent did not stop within the grace time after an abort.",
         "Its code does not react to cancellation. The session is closed; what it still does is not recorded.",

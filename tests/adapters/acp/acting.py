@@ -1,0 +1,75 @@
+"""Agents of ``raw_agent.py`` for tests: what they send, and what they were sent."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from agentsession.adapters.acp import AcpExecutor
+
+__all__ = ["OPTIONS", "Acted", "agent", "answer", "ask", "chunk", "permission", "update"]
+
+AGENT = Path(__file__).with_name("raw_agent.py")
+OPTIONS = [
+    {"optionId": "yes", "name": "Allow", "kind": "allow_once"},
+    {"optionId": "always", "name": "Always", "kind": "allow_always"},
+    {"optionId": "no", "name": "Reject", "kind": "reject_once"},
+]
+
+Step = dict[str, Any]
+
+
+def update(kind: str, /, **fields: Any) -> Step:
+    """A ``session/update``."""
+    params = {"sessionId": "$SESSION", "update": {"sessionUpdate": kind, **fields}}
+    return {"send": {"method": "session/update", "params": params}}
+
+
+def chunk(text: str, kind: str = "agent_message_chunk", **fields: Any) -> Step:
+    """A chunk of text."""
+    return update(kind, content={"type": "text", "text": text}, **fields)
+
+
+def ask(number: Any, method: str, **params: Any) -> Step:
+    """A request of the agent's."""
+    return {"send": {"id": number, "method": method, "params": {"sessionId": "$SESSION", **params}}}
+
+
+def permission(number: Any, key: str, options: Sequence[Any] = OPTIONS, **fields: Any) -> Step:
+    """A ``session/request_permission``."""
+    call = {"toolCallId": key, **fields}
+    return ask(number, "session/request_permission", toolCall=call, options=list(options))
+
+
+def answer(reason: str = "end_turn", **fields: Any) -> Step:
+    """The answer to the prompt."""
+    return {"answer": {"stopReason": reason, **fields}}
+
+
+class Acted(AcpExecutor):
+    """An executor over such an agent."""
+
+    log: Path
+
+    def received(self, method: str | None = None) -> list[dict[str, Any]]:
+        """The messages that the agent has got; those of one method, or all."""
+        found = [json.loads(line) for line in self.log.read_text().splitlines()]
+        return [message for message in found if method is None or message.get("method") == method]
+
+    def reply_to(self, number: Any) -> dict[str, Any]:
+        """What a request of the agent's was answered with."""
+        return next(item for item in self.received() if item.get("id") == number and "method" not in item)
+
+
+def agent(folder: Path, *turns: Sequence[Step], **scenario: Any) -> Acted:
+    """An agent that plays these turns."""
+    base = {name: scenario.pop(name) for name in ("store", "quiet_s", "grace_s", "env") if name in scenario}
+    file, log = folder / "scenario.json", folder / "log.ndjson"
+    file.write_text(json.dumps({"turns": [list(turn) for turn in turns], **scenario}))
+    log.touch()
+    made = Acted([sys.executable, str(AGENT), str(file), str(log)], cwd=folder, **base)
+    made.log = log
+    return made

@@ -1,0 +1,449 @@
+"""A prompt turn of an ACP agent as events: what it says, does and asks, in the order of the wire."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from tests.adapters.acp.acting import OPTIONS, agent, answer, ask, chunk, permission, update
+
+from agentsession.adapters.acp import AcpExecutor
+from agentsession.adapters.base import BaseSession
+from agentsession.protocol import (
+    Answer,
+    Custom,
+    ElicitationRequest,
+    Event,
+    EventReader,
+    ExecutionOptions,
+    MemoryRecordStore,
+    Message,
+    OpenOptions,
+    SessionUpdate,
+    StreamEnd,
+    ToolDescriptor,
+    ToolRequest,
+    ToolResponse,
+    Usage,
+    accept,
+    decline,
+    deny,
+    grant,
+    plain_text,
+    result,
+)
+
+pytestmark = pytest.mark.anyio
+
+LS: dict[str, Any] = {"title": "Run ls", "kind": "execute", "rawInput": {"command": "ls"}}
+
+
+async def said(session: BaseSession, *given: Answer | str) -> list[Event]:
+    """The events of one stream."""
+    with anyio.fail_after(20):
+        async with session.stream(given[0] if given and isinstance(given[0], str) else list(given) or None) as stream:  # type: ignore[arg-type]
+            return [event async for event in stream]
+
+
+def process_of(executor: AcpExecutor) -> int:
+    """The id of the process of its one session."""
+    (link,) = executor._links.values()  # pyright: ignore[reportPrivateUsage]  # what must not be left behind
+    assert link.process is not None
+    return link.process.pid
+
+
+def of(events: Sequence[Event], kind: type[Any]) -> list[Any]:
+    return [event for event in events if isinstance(event, kind)]
+
+
+def end(events: Sequence[Event]) -> StreamEnd:
+    assert isinstance(events[-1], StreamEnd)
+    return events[-1]
+
+
+def asks(*after: Any, options: Sequence[Any] = OPTIONS) -> list[Any]:
+    """A turn that asks for ``ls`` as request 7."""
+    return [update("tool_call", toolCallId="t1", **LS), permission(7, "t1", options), {"read": 1}, *after]
+
+
+async def test_chunks_become_deltas_and_one_closing(tmp_path: Path) -> None:
+    async with agent(tmp_path, [chunk("Hel"), chunk("lo"), answer()]) as executor:
+        events = of(await said(await executor.open(), "hi"), Message)[1:]
+    assert [(each.partial, plain_text(each.content)) for each in events] == [
+        (True, "Hel"),
+        (True, "lo"),
+        (False, "Hello"),
+    ]
+
+
+async def test_a_thought_without_an_id_closes_the_text_before_it(tmp_path: Path) -> None:
+    turn = [chunk("a"), chunk("b", "agent_thought_chunk"), chunk("c"), answer()]
+    async with agent(tmp_path, turn) as executor:
+        whole = [each for each in of(await said(await executor.open(), "hi"), Message)[1:] if not each.partial]
+    assert [each.content[0].type for each in whole] == ["text", "thought", "text"]
+
+
+async def test_a_call_is_held_until_its_permission_request_makes_it_whole(tmp_path: Path) -> None:
+    async with agent(tmp_path, asks(answer())) as executor:
+        events = await said(await executor.open(), "hi")
+    requests = of(events, ToolRequest)
+    assert [(each.partial, each.needs, each.args) for each in requests] == [
+        (True, "grant", None),
+        (False, "grant", {"command": "ls"}),
+    ]
+    assert end(events).reason == "input_required"
+    assert end(events).data == {"volatile": [requests[0].request_id]}
+
+
+async def test_a_grant_allows_once_and_not_always(tmp_path: Path) -> None:
+    finished = update("tool_call_update", toolCallId="t1", status="completed", rawOutput={"files": 2})
+    async with agent(tmp_path, asks(finished, answer())) as executor:
+        session = await executor.open()
+        await said(session, "hi")
+        events = await said(session, grant(session.pending[0].request_id))
+        assert executor.reply_to(7)["result"] == {"outcome": {"outcome": "selected", "optionId": "yes"}}
+    (response,) = of(events, ToolResponse)
+    assert (response.status, response.data) == ("completed", {"files": 2})
+    assert end(events).reason == "completed"
+
+
+async def test_a_denial_rejects_once(tmp_path: Path) -> None:
+    late = update("tool_call_update", toolCallId="t1", status="failed")
+    async with agent(tmp_path, asks(late, answer())) as executor:
+        session = await executor.open()
+        await said(session, "hi")
+        events = await said(session, deny(session.pending[0].request_id, "no"))
+        assert executor.reply_to(7)["result"] == {"outcome": {"outcome": "selected", "optionId": "no"}}
+    assert [each.status for each in of(session.record, ToolResponse)] == ["denied"]
+    assert end(events).reason == "completed"
+
+
+async def test_a_denial_that_the_agent_has_no_option_for_cancels_the_prompt(tmp_path: Path) -> None:
+    turn: list[Any] = asks({"until": "session/cancel"}, answer("cancelled"), options=OPTIONS[:1])
+    async with agent(tmp_path, turn) as executor:
+        session = await executor.open()
+        await said(session, "hi")
+        events = await said(session, deny(session.pending[0].request_id))
+        assert executor.reply_to(7)["result"] == {"outcome": {"outcome": "cancelled"}}
+    assert end(events).reason == "aborted"
+
+
+async def test_edited_arguments_are_invalid_and_stay_pending(tmp_path: Path) -> None:
+    async with agent(tmp_path, asks(answer())) as executor:
+        session = await executor.open()
+        await said(session, "hi")
+        (receipt,) = await session.respond(grant(session.pending[0].request_id, {"command": "pwd"}))
+        assert receipt.status == "invalid"
+        assert len(session.pending) == 1
+
+
+async def test_a_grant_is_invalid_where_the_agent_can_only_be_allowed_for_ever(tmp_path: Path) -> None:
+    async with agent(tmp_path, asks(answer(), options=OPTIONS[1:])) as executor:
+        session = await executor.open()
+        await said(session, "hi")
+        (receipt,) = await session.respond(grant(session.pending[0].request_id))
+        assert receipt.status == "invalid"
+
+
+async def test_a_call_that_never_asks_needs_nobody(tmp_path: Path) -> None:
+    turn: list[Any] = [
+        update("tool_call", toolCallId="t1", **LS),
+        update("tool_call_update", toolCallId="t1", status="in_progress"),
+        update("tool_call_update", toolCallId="t1", status="failed"),
+        update("tool_call_update", toolCallId="t1", status="completed"),
+        answer(),
+    ]
+    async with agent(tmp_path, turn) as executor:
+        events = await said(await executor.open(), "hi")
+    assert [each.needs for each in of(events, ToolRequest) if not each.partial] == ["none"]
+    assert [(each.status, each.is_error) for each in of(events, ToolResponse)] == [("failed", True)]
+
+
+async def test_what_has_begun_and_never_ended_is_unknown_and_what_has_not_is_cancelled(tmp_path: Path) -> None:
+    turn: list[Any] = [
+        update("tool_call", toolCallId="a", status="in_progress", **LS),
+        update("tool_call", toolCallId="b", status="pending", **LS),
+        answer(),
+    ]
+    async with agent(tmp_path, turn) as executor:
+        events = await said(await executor.open(), "hi")
+    assert [each.status for each in of(events, ToolResponse)] == ["unknown", "cancelled"]
+
+
+async def test_two_permissions_are_asked_at_once_and_an_abort_cancels_both(tmp_path: Path) -> None:
+    turn: list[Any] = [
+        permission(7, "a", **LS),
+        permission(8, "b", **LS),
+        {"until": "session/cancel"},
+        answer("cancelled"),
+    ]
+    async with agent(tmp_path, turn) as executor:
+        session = await executor.open()
+        events = await said(session, "hi")
+        assert len(end(events).pending) == 2
+        await session.abort("stop")
+        assert (await said(session, "again"))[-1].reason == "completed"  # type: ignore[attr-defined]
+        for number in (7, 8):
+            assert executor.reply_to(number)["result"] == {"outcome": {"outcome": "cancelled"}}
+    assert [each.status for each in of(session.record, ToolResponse)] == ["cancelled", "cancelled"]
+
+
+async def test_meta_cannot_stand_in_for_what_was_checked(tmp_path: Path) -> None:
+    attack: dict[str, Any] = {
+        "session_id": "other",
+        "sessionId": "other",
+        "tool_call": {"toolCallId": "x"},
+        "options": [],
+    }
+    turn: list[Any] = [
+        permission(7, "t1", **LS),
+        {"read": 1},
+        ask(8, "fs/read_text_file", path="/etc/passwd", _meta={"path": str(tmp_path / "a")}),
+        {"read": 1},
+        answer(),
+    ]
+    turn[0]["send"]["params"]["_meta"] = attack
+    options = OpenOptions(execution=ExecutionOptions(tools=[ToolDescriptor(name="read_text_file", owner="host")]))
+    async with agent(tmp_path, turn) as executor:
+        session = await executor.open(options)
+        events = await said(session, "hi")
+        assert [each.args for each in of(events, ToolRequest)] == [{"command": "ls"}]
+        await said(session, grant(session.pending[0].request_id))
+        assert executor.reply_to(8)["error"]["code"] == -32602
+
+
+async def test_unknown_updates_content_and_reasons_are_kept(tmp_path: Path) -> None:
+    turn: list[Any] = [
+        update("mind_reading", depth=3),
+        update("plan", entries=[{"content": "look", "priority": "high", "status": "pending"}]),
+        update("agent_message_chunk", content={"type": "smell", "of": "rain"}),
+        update(
+            "tool_call", toolCallId="t", title="?", kind="teleport", status="completed", content=[{"type": "hologram"}]
+        ),
+        answer("tired"),
+    ]
+    async with agent(tmp_path, turn) as executor:
+        events = await said(await executor.open(), "hi")
+    kinds = {each.kind: each.data for each in of(events, Custom)}
+    assert kinds["acp:mind_reading"]["depth"] == 3
+    assert kinds["plan"]["entries"][0]["content"] == "look"
+    assert "acp:smell" in [part.type for each in of(events, Message) for part in each.content]
+    assert of(events, ToolRequest)[0].name == "teleport"
+    assert of(events, ToolResponse)[0].content[0].type == "acp:hologram"
+    assert end(events).reason == "tired"
+
+
+async def test_title_mode_and_usage_are_taken(tmp_path: Path) -> None:
+    turn: list[Any] = [
+        update("session_info_update", title="A day"),
+        update("current_mode_update", currentModeId="plan"),
+        update("usage_update", used=10, size=1000, cost={"amount": 0.25, "currency": "USD"}),
+        answer(usage={"totalTokens": 9, "inputTokens": 5, "outputTokens": 4}),
+    ]
+    async with agent(tmp_path, turn) as executor:
+        events = await said(await executor.open(), "hi")
+    updates = of(events, SessionUpdate)
+    assert (updates[0].title, updates[1].config) == ("A day", {"mode": "plan"})
+    first, second = of(events, Usage)
+    assert (first.context_window, first.cost) == (1000, 0.25)
+    assert (second.input_tokens, second.output_tokens, second.total_tokens) == (5, 4, 9)
+
+
+async def test_malformed_lines_are_left_out(tmp_path: Path) -> None:
+    lines = ["{", "[]", "null", '{"id": [1], "result": 1}', '{"id": 3, "error": "x"}', '{"method": 5}', "NaN"]
+    async with agent(tmp_path, [*({"line": line} for line in lines), chunk("on"), answer()]) as executor:
+        events = await said(await executor.open(), "hi")
+    assert end(events).reason == "completed"
+    assert plain_text(of(events, Message)[-1].content) == "on"
+
+
+async def test_an_agent_that_dies_in_the_middle_fails_the_turn(tmp_path: Path) -> None:
+    turn = [chunk("a"), update("tool_call", toolCallId="t1", status="in_progress", **LS), {"exit": 1}]
+    async with agent(tmp_path, turn) as executor:
+        session = await executor.open()
+        events = await said(session, "hi")
+        assert [(each.code, each.fatal) for each in events if each.type == "error"] == [("acp-agent-lost", True)]  # type: ignore[attr-defined]
+        assert end(events).reason == "failed"
+        assert [each.status for each in of(events, ToolResponse)] == ["unknown"]
+        again = await said(session, "hi")
+    assert [each.code for each in again if each.type == "error"] == ["acp-agent-lost"]  # type: ignore[attr-defined]
+
+
+async def test_an_agent_that_dies_while_the_host_is_asked_makes_the_answer_worthless(tmp_path: Path) -> None:
+    async with agent(tmp_path, [permission(7, "t1", **LS), {"exit": 1}]) as executor:
+        session = await executor.open()
+        events = await said(session, "hi")
+        if end(events).reason == "input_required":
+            events = await said(session)
+    assert end(events).reason == "failed"
+    assert not session.pending
+
+
+async def until_late(reader: EventReader) -> AsyncIterator[Event]:
+    async for event in reader:
+        yield event
+        if isinstance(event, Custom) and event.kind == "acp:late_update":
+            return
+
+
+async def test_a_late_update_is_kept_outside_every_stream(tmp_path: Path) -> None:
+    async with agent(tmp_path, [chunk("a"), answer(), chunk("late")]) as executor:
+        session = await executor.open()
+        await said(session, "hi")
+        with anyio.fail_after(10):
+            async with session.events(after=0, follow=True) as reader:
+                late = [each async for each in until_late(reader)]
+    assert late[-1].stream_id is None
+
+
+async def test_an_error_answer_fails_the_turn_without_its_text(tmp_path: Path) -> None:
+    turn = [{"error": {"code": -32603, "message": "key sk-123", "data": {"details": "sk-123"}}}]
+    async with agent(tmp_path, turn) as executor:
+        session = await executor.open()
+        events = await said(session, "hi")
+        assert end(events).reason == "failed"
+        assert "sk-123" not in str([each.model_dump() for each in session.record])
+        assert end(await said(session, "go on")).reason == "completed"
+
+
+async def test_an_agent_that_never_stops_is_ended_within_the_grace_time(tmp_path: Path) -> None:
+    async with agent(tmp_path, [chunk("a"), {"deaf": True}], grace_s=1.0) as executor:
+        session = await executor.open()
+        with anyio.fail_after(20):
+            async with session.stream("hi") as stream:
+                process = process_of(executor)
+                async for event in stream:
+                    if isinstance(event, Message) and event.partial:
+                        assert (await session.abort("stop")).status == "aborted"
+        with pytest.raises(ProcessLookupError):
+            os.kill(process, 0)
+
+
+async def test_a_form_is_asked_and_its_content_given_back(tmp_path: Path) -> None:
+    schema = {"type": "object", "properties": {"color": {"type": "string"}}, "required": ["color"]}
+    turn: list[Any] = [
+        ask(7, "elicitation/create", mode="form", message="Which?", requestedSchema=schema),
+        {"read": 1},
+        answer(),
+    ]
+    async with agent(tmp_path, turn) as executor:
+        session = await executor.open()
+        (question,) = of(await said(session, "hi"), ElicitationRequest)
+        assert (question.kind, question.requested_schema) == ("clarification", schema)
+        await said(session, accept(question.request_id, {"color": "blue"}))
+        assert executor.reply_to(7)["result"] == {"action": "accept", "content": {"color": "blue"}}
+
+
+async def test_a_url_is_a_question_for_a_login(tmp_path: Path) -> None:
+    url = {"mode": "url", "url": "https://example.com/login", "elicitationId": "e1"}
+    async with agent(
+        tmp_path, [ask(7, "elicitation/create", message="Log in", **url), {"read": 1}, answer()]
+    ) as executor:
+        session = await executor.open()
+        (question,) = of(await said(session, "hi"), ElicitationRequest)
+        assert (question.kind, question.url) == ("auth_required", "https://example.com/login")
+        await said(session, decline(question.request_id))
+        assert executor.reply_to(7)["result"] == {"action": "decline"}
+
+
+FILES = OpenOptions(
+    execution=ExecutionOptions(
+        tools=[ToolDescriptor(name=name, owner="host") for name in ("read_text_file", "write_text_file", "terminal")]
+    )
+)
+
+
+async def test_a_file_is_read_by_the_host_by_its_real_path(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "a.txt")
+    turn: list[Any] = [ask(7, "fs/read_text_file", path=str(tmp_path / "link"), line=2), {"read": 1}, answer()]
+    async with agent(tmp_path, turn) as executor:
+        session = await executor.open(FILES)
+        (request,) = of(await said(session, "hi"), ToolRequest)
+        assert (request.owner, request.needs) == ("host", "result")
+        assert request.args == {"path": os.path.realpath(tmp_path / "a.txt"), "line": 2}
+        await said(session, result(request.request_id, "text"))
+        assert executor.reply_to(7)["result"] == {"content": "text"}
+
+
+@pytest.mark.parametrize("path", ["relative", "/etc/passwd", "$ROOT/../x", "$ROOT/out/x", "$ROOT\0"])
+async def test_a_path_out_of_the_root_is_refused_and_nobody_is_asked(tmp_path: Path, path: str) -> None:
+    (tmp_path / "out").symlink_to("/etc")
+    asked = ask(7, "fs/write_text_file", path=path.replace("$ROOT", str(tmp_path)), content="x")
+    async with agent(tmp_path, [asked, {"read": 1}, answer()]) as executor:
+        events = await said(await executor.open(FILES), "hi")
+        assert executor.reply_to(7)["error"]["code"] == -32602
+    assert of(events, ToolRequest) == []
+
+
+async def test_what_was_not_offered_is_no_method(tmp_path: Path) -> None:
+    turn: list[Any] = [
+        ask(7, "fs/read_text_file", path=str(tmp_path)),
+        {"read": 1},
+        ask(8, "terminal/create", command="ls"),
+        answer(),
+    ]
+    async with agent(tmp_path, [*turn[:3], {"read": 1}, answer()]) as executor:
+        events = await said(await executor.open(), "hi")
+        assert [executor.reply_to(number)["error"]["code"] for number in (7, 8)] == [-32601, -32601]
+    assert of(events, ToolRequest) == []
+
+
+async def test_a_terminal_is_a_tool_of_the_hosts(tmp_path: Path) -> None:
+    turn: list[Any] = [
+        ask(7, "terminal/create", command="ls", args=["-l"], outputByteLimit=4),
+        {"read": 1},
+        ask(8, "terminal/wait_for_exit", terminalId="terminal-1"),
+        {"read": 1},
+        ask(9, "terminal/output", terminalId="terminal-1"),
+        {"read": 1},
+        answer(),
+    ]
+    async with agent(tmp_path, turn) as executor:
+        session = await executor.open(FILES)
+        (request,) = of(await said(session, "hi"), ToolRequest)
+        assert request.args == {"command": "ls", "args": ["-l"], "cwd": os.path.realpath(tmp_path)}
+        await said(session, result(request.request_id, {"output": "a.txt", "exit_code": 0}))
+        assert executor.reply_to(8)["result"] == {"exitCode": 0, "signal": None}
+        assert executor.reply_to(9)["result"]["output"] == ".txt"
+
+
+async def test_a_denied_terminal_has_no_exit(tmp_path: Path) -> None:
+    turn: list[Any] = [
+        ask(7, "terminal/create", command="ls"),
+        {"read": 1},
+        ask(8, "terminal/wait_for_exit", terminalId="terminal-1"),
+        {"read": 1},
+        answer(),
+    ]
+    async with agent(tmp_path, turn) as executor:
+        session = await executor.open(FILES)
+        await said(session, "hi")
+        await said(session, deny(session.pending[0].request_id))
+        assert executor.reply_to(8)["error"]["code"] == -32001
+
+
+async def test_a_loaded_session_is_loaded_by_the_agent_and_its_history_is_not_told_twice(tmp_path: Path) -> None:
+    store, able = MemoryRecordStore(), {"agentCapabilities": {"loadSession": True}}
+    told = [chunk("old", "user_message_chunk")["send"], chunk("older")["send"]]
+    async with agent(tmp_path, [chunk("one"), answer()], store=store, initialize=able, history=told) as executor:
+        session = await executor.open(OpenOptions(session_id="s"))
+        await said(session, "hi")
+    async with agent(tmp_path, [chunk("two"), answer()], store=store, initialize=able, history=told) as again:
+        loaded = await again.load("s")
+        events = await said(loaded, "more")
+        assert [call["params"]["sessionId"] for call in again.received("session/load")] == ["sess-1"]
+    assert "old" not in str([each.model_dump() for each in events])
+    assert end(events).reason == "completed"
+
+
+async def test_no_process_is_left(tmp_path: Path) -> None:
+    async with agent(tmp_path, [chunk("a"), answer()]) as executor:
+        session = await executor.open()
+        await said(session, "hi")
+        process = process_of(executor)
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, 0)
