@@ -135,6 +135,15 @@ class Decider:
                 return Allowed(word, edited)
         return denial(request, "invalid_edit: the edited arguments do not fit", Decision(by="host", reason=problem))
 
+    async def refusal(self, request: ToolRequest, args: dict[str, Any]) -> ToolDenial | None:
+        """What hooks or policy have against a call that a client of this host is to run; it is asked about nowhere
+        else, as who runs it is who would be asked."""
+        blocked = await self._blocked(request, args)
+        if blocked is not None:
+            return blocked
+        decision = (await self.judge(request, args, None)).decision
+        return _policy_denial(request, decision) if decision.strictness > 1 else None
+
     async def _ask(self, waiting: Waiting, problem: str | None) -> Approval | None:
         """The person's word; ``None`` when something else settled the request meanwhile, and the question is void."""
         approval: Approval | None = None
@@ -194,7 +203,7 @@ class Decider:
     def _question(
         self, request: ToolRequest, args: dict[str, Any], tool: Tool | None, *, edited: bool
     ) -> PolicyRequest:
-        owner = "agent" if tool is None else "host"
+        owner = "agent" if tool is None and request.needs != "result" else "host"
         annotations = self._own_annotations(request.name) if tool is None else tool.descriptor.annotations
         return PolicyRequest(
             tool=request.name,

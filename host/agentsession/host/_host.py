@@ -6,9 +6,10 @@ May import: anyio, the other modules of this package, ``protocol``. Works on asy
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Literal, cast
 
@@ -39,6 +40,7 @@ from agentsession.protocol import (
     Answer,
     ConfigurationError,
     Constraints,
+    EventStream,
     ExecutionOptions,
     Grace,
     LifecycleInterceptor,
@@ -178,13 +180,21 @@ class Host:
         *,
         load: str | None = None,
         store: RecordStore | None = None,
+        channel: ElicitationChannel | None = None,
+        client_tools: Callable[[str], bool] | None = None,
     ) -> AgentSession:
         """Open a session with the host's tools declared, or load the one with the id ``load``; :meth:`close` ends it.
+
+        ``channel``: reaches this session's person, in the place of the host's own. ``client_tools``: which tools, not
+        the host's own, a client runs: their calls pass hooks and policy, and wait for the client's results.
 
         Raises :class:`ConfigurationError` when the agent requires a tool that the host does not have, and what the
         executor's ``open`` or ``load`` raises.
         """
-        return await self._open(executor, options, load, store, self._settings)
+        settings = self._settings
+        if channel is not None or client_tools is not None:
+            settings = dataclasses.replace(settings, channel=channel or settings.channel, client_tools=client_tools)
+        return await self._open(executor, options, load, store, settings)
 
     async def open_child(
         self,
@@ -352,11 +362,14 @@ class Host:
         session: AgentSession,
         message: str | MessageInput | Answer | Sequence[Answer] | None = None,
         options: ExecutionOptions | None = None,
+        *,
+        on_stream: Callable[[EventStream], None] | None = None,
     ) -> TurnResult:
         """Run a whole turn, or without a message continue the one that waits, perhaps with answers made elsewhere.
 
         Cancelling it aborts the turn. ``options`` hold for this turn; tools declared there are not run by this host
-        unless it has them.
+        unless it has them. ``on_stream`` is called with each stream of the turn as it is opened, to know its id; it is
+        not to be read or closed there.
 
         Raises:
             StreamActive: a turn of the session runs.
@@ -374,7 +387,8 @@ class Host:
             self._forget_closed()
             attached = Attached(session=session, cursor=session.last_seq, found_seq=session.last_seq, host=self)
             self._attached[id(session)] = attached
-        turn = self._turns[id(session)] = Turn(attached.settings or self._settings, session, attached)
+        turn = Turn(attached.settings or self._settings, session, attached, on_stream)
+        self._turns[id(session)] = turn
         try:
             if by_hand:
                 attached.permission_mode = await recorded_mode(session)

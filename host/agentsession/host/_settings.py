@@ -50,6 +50,8 @@ class Settings:
     waiting: WaitingRequests
     limits: HostLimits = dataclasses.field(default_factory=HostLimits)
     question_timeout_s: float | None = None
+    client_tools: Callable[[str], bool] | None = None
+    """Which tools a client of this host runs, beside the host's own: their calls wait for its results."""
 
 
 async def observe(observer: Observer | None, event: Event) -> None:

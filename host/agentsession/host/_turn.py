@@ -13,7 +13,7 @@ meanwhile (another client may answer, or abort), and then continues with ``strea
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import anyio
 
@@ -34,6 +34,7 @@ from agentsession.protocol import (
     ElicitationResponse,
     Error,
     Event,
+    EventStream,
     ExecutionOptions,
     Message,
     MessageInput,
@@ -58,7 +59,14 @@ logger = logging.getLogger("agentsession.host")
 class Turn:
     """One turn of one session; made and run by :class:`agentsession.host.Host`."""
 
-    def __init__(self, settings: Settings, session: AgentSession, attached: Attached) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        session: AgentSession,
+        attached: Attached,
+        on_stream: Callable[[EventStream], None] | None = None,
+    ) -> None:
+        self._on_stream = on_stream
         self._settings = settings
         self._session = session
         self._attached = attached
@@ -217,6 +225,8 @@ class Turn:
     async def _read(self, message: str | MessageInput | None, options: ExecutionOptions | None) -> StreamEnd:
         async with self._session.stream(message, options) as stream:
             self._has_stream = True
+            if self._on_stream is not None:
+                self._on_stream(stream)
             self._facts.turn_id = stream.turn_id
             await self._limits.found(stream.turn_id, goes_on=message is None)
             self._limits.tell()

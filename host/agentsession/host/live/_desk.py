@@ -1,0 +1,126 @@
+"""The person of one served session: what the host asks waits here for the word that a client sends.
+
+Not for: whether to ask (the host's policy), or the connection that the word comes over.
+Rules carried: HITL-01, HITL-02. May import: ``agentsession.host``'s channels, ``protocol``.
+
+A turn that only waits for people is not kept running for them: :meth:`Desk.release` leaves what waits in the session,
+and when the client answers, the turn is run again and asks again. So nothing is kept for a waiting session.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import anyio
+
+from agentsession.host._elicitation import Approval, Position
+from agentsession.host._policy import PolicyDecision
+from agentsession.protocol import ElicitationAnswer, ElicitationRequest, ToolRequest
+
+__all__ = ["Desk", "Word"]
+
+Word = Approval | ElicitationAnswer
+"""What a person says to one request."""
+
+
+@dataclasses.dataclass(slots=True)
+class _Said:
+    """A word that came, and what became of it."""
+
+    word: Word
+    done: anyio.Event = dataclasses.field(default_factory=anyio.Event)
+    problem: str | None = None
+    is_taken: bool = False
+
+
+class Desk:
+    """An ``ElicitationChannel`` whose questions are answered by :meth:`say`, before or after they are asked."""
+
+    concurrent = True
+    interactive = True
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        """``changed`` is called when something is asked."""
+        self._changed = changed
+        self._asked: dict[str, anyio.Event] = {}
+        self._said: dict[str, _Said] = {}
+        self.left: set[str] = set()
+        """What was asked and left waiting: a sub-agent's requests are in no list of its caller's session."""
+
+    @property
+    def asked(self) -> set[str]:
+        """The requests that the host asks about now, by the ids that the client knows."""
+        return set(self._asked)
+
+    # --- for the host ------------------------------------------------------------------------------------------------
+
+    async def approve(self, request: ToolRequest, decision: PolicyDecision, position: Position) -> Approval:
+        """Wait for a word on a call; ``pause`` once the turn only waits for people."""
+        word = await self._wait(request.request_id, position.problem)
+        return word if isinstance(word, Approval) else Approval.pause()
+
+    async def ask(self, request: ElicitationRequest, position: Position) -> ElicitationAnswer | None:
+        """Wait for the answer to a question."""
+        word = await self._wait(request.request_id, position.problem)
+        return word if isinstance(word, ElicitationAnswer) else None
+
+    async def _wait(self, request_id: str, problem: str | None) -> Word | None:
+        before = self._said.get(request_id)
+        if problem is not None and before is not None and before.is_taken:
+            before.problem = problem
+            before.done.set()
+            del self._said[request_id]
+        said = self._said.get(request_id)
+        if said is None:
+            self.left.discard(request_id)
+            waits = self._asked[request_id] = anyio.Event()
+            self._changed()
+            try:
+                await waits.wait()
+            finally:
+                if self._asked.get(request_id) is waits:
+                    del self._asked[request_id]
+            said = self._said.get(request_id)
+        if said is None or said.is_taken:
+            return None
+        said.is_taken = True
+        return said.word
+
+    # --- for the client ----------------------------------------------------------------------------------------------
+
+    def say(self, request_id: str, word: Word) -> bool:
+        """Give a word to a request; ``False`` where one was given that the host has not dealt with yet."""
+        if request_id in self._said:
+            return False
+        self._said[request_id] = _Said(word)
+        self.left.discard(request_id)
+        waits = self._asked.pop(request_id, None)
+        if waits is not None:
+            waits.set()
+        return True
+
+    def was_taken(self, request_id: str) -> bool:
+        """Whether the host has the word."""
+        said = self._said.get(request_id)
+        return said is None or said.is_taken
+
+    async def refused(self, request_id: str) -> str | None:
+        """Wait until the host asks again after a word; why it could not take it."""
+        said = self._said[request_id]
+        await said.done.wait()
+        return said.problem
+
+    def forget(self, request_id: str) -> None:
+        """The word was dealt with."""
+        self._said.pop(request_id, None)
+
+    def release(self) -> None:
+        """Leave everything that was asked waiting in the session."""
+        asked, self._asked = self._asked, {}
+        self.left.update(asked)
+        for waits in asked.values():
+            waits.set()
+
+    def __repr__(self) -> str:
+        return f"Desk({len(self._asked)} asked)"

@@ -1,0 +1,221 @@
+"""A session that stays open for clients that come and go: the contract's calls, with or without a host in between.
+
+Not for: opening, finding and closing sessions (``_sessions.py``). Rules carried: LIFE-06 and TOOL-07 to TOOL-10 of what
+clients are told. May import: anyio, ``_hosted``, ``agentsession.host``, ``protocol``.
+
+Bare, the client is the host: calls go to the session as they are. Hosted, the server's host drives each turn; a grant
+or an answer of the client is what a person says to that host, and no client can grant what its policy denies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Collection, Generator, Sequence
+
+import anyio
+
+from agentsession.host._host import Host
+from agentsession.host.live._hosted import Hosted
+from agentsession.protocol import (
+    AbortResult,
+    AgentDescriptor,
+    AgentExecutor,
+    AgentSession,
+    Answer,
+    Content,
+    EventReader,
+    ExecutionOptions,
+    MessageInput,
+    PendingRequest,
+    Receipt,
+    RecordKey,
+    RecordStore,
+    SessionConfig,
+    SessionState,
+    SteerData,
+)
+
+__all__ = ["LiveSession", "ServedAgent", "Started"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ServedAgent:
+    """An agent under the name that clients use."""
+
+    name: str
+    executor: AgentExecutor
+    host: Host | None = None
+    """Decides on calls and runs its tools; ``None``: each client is the host of its sessions. Its channel is not
+    used: the client answers what it asks."""
+    store: RecordStore | None = None
+    """Where records are kept; ``None``: as long as the process lives."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Started:
+    """A stream that began, or that a message sent again was attached to; it goes on whoever reads it."""
+
+    stream_id: str
+    turn_id: str
+    receipts: Sequence[Receipt]
+    """One for each answer that was given."""
+    cursor: int
+    """A seq before the stream's first event: ``events(after=cursor, follow=True)`` misses none of them."""
+
+
+class LiveSession:
+    """One open session of :class:`agentsession.host.live.LiveSessions`; made there."""
+
+    def __init__(
+        self,
+        key: RecordKey,
+        agent: ServedAgent,
+        session: AgentSession,
+        hosted: Hosted | None,
+        tell: Callable[[], None],
+    ) -> None:
+        self.key = key
+        self.agent = agent
+        self.session = session
+        self._hosted = hosted
+        self._tell = tell
+        self._holders = 0
+        self.used_at = anyio.current_time()
+        """When somebody last held it (the event loop's clock, seconds)."""
+
+    def __repr__(self) -> str:
+        return f"LiveSession({self.key.agent!r}, {self.key.session_id!r}, {self.state})"
+
+    # --- what is known ---------------------------------------------------------------------------------------------
+
+    @property
+    def is_hosted(self) -> bool:
+        """Whether the server's host drives its turns."""
+        return self._hosted is not None
+
+    @property
+    def session_id(self) -> str:
+        return self.key.session_id
+
+    @property
+    def descriptor(self) -> AgentDescriptor:
+        return self.session.descriptor
+
+    @property
+    def state(self) -> SessionState:
+        return self.session.state
+
+    @property
+    def pending(self) -> Sequence[PendingRequest]:
+        """What waits for the client, oldest first. Hosted, also what the host is still deciding on or running."""
+        return self.session.pending
+
+    @property
+    def last_seq(self) -> int:
+        return self.session.last_seq
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something works in it: a stream, or a host between two streams."""
+        return self.state == "running" or (self._hosted is not None and self._hosted.is_driving)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether somebody uses it."""
+        return self._holders > 0
+
+    # --- the contract's calls --------------------------------------------------------------------------------------
+
+    async def stream(
+        self,
+        input: str | MessageInput | Answer | Sequence[Answer] | None = None,
+        options: ExecutionOptions | None = None,
+    ) -> Started:
+        """Begin a stream, and return as soon as its id is known.
+
+        A message whose idempotency key was seen is attached to its stream. Hosted, answers are taken as
+        :meth:`respond` takes them, and the turn goes on when the last of them is there.
+
+        Raises what ``AgentSession.stream`` raises: StreamActive, NothingToContinue, InvalidInput, SessionClosed.
+        """
+        with self.hold():
+            if self._hosted is not None:
+                return Started(*await self._hosted.stream(input, options))
+            cursor = self.last_seq
+            stream = self.session.stream(input, options)
+            try:
+                # A stream that was attached to began before: its events begin where its reader does.
+                return Started(stream.stream_id, stream.turn_id, tuple(stream.receipts), min(cursor, stream.cursor))
+            finally:
+                await stream.aclose()  # detaches; the work goes on
+
+    async def respond(self, *answers: Answer) -> Sequence[Receipt]:
+        """Answer what waits; a receipt for each, once it is stored.
+
+        Hosted, a grant or an answer is the person's word: the host judges again, and a waiting turn goes on by
+        itself. A ``tool_grant`` allows the host's own tool, too; a ``tool_result`` is taken for a tool that the client
+        declared, and for no other.
+        """
+        with self.hold():
+            if self._hosted is not None:
+                return await self._hosted.respond(answers)
+            return await self.session.respond(*answers)
+
+    async def steer(self, data: Content | SteerData) -> Receipt:
+        """Give the working agent something to read (see ``AgentSession.steer``)."""
+        with self.hold():
+            return await self.session.steer(data)
+
+    async def update(self, config: SessionConfig) -> Receipt:
+        """Change model, mode, tools, title, state or config (see ``AgentSession.update``)."""
+        with self.hold():
+            if self._hosted is not None and config.tools is not None:
+                config = self._hosted.with_tools(config)
+            return await self.session.update(config)
+
+    async def abort(self, reason: str | None = None) -> AbortResult:
+        """End the turn (see ``AgentSession.abort``); what a host runs for it is cancelled first."""
+        with self.hold():
+            if self._hosted is not None:
+                return await self._hosted.abort(reason)
+            return await self.session.abort(reason)
+
+    def events(
+        self,
+        after: int | None = None,
+        follow: bool = False,
+        *,
+        types: Collection[str] | None = None,
+        stream_id: str | None = None,
+        thread_id: str | None = None,
+    ) -> EventReader:
+        """Read the record from a cursor (see ``AgentSession.events``)."""
+        return self.session.events(after, follow, types=types, stream_id=stream_id, thread_id=thread_id)
+
+    async def at_rest(self) -> None:
+        """Wait until nobody works: no stream runs, and no host is about to go on with one."""
+        if self._hosted is not None:
+            await self._hosted.at_rest()
+            return
+        if self.state == "running":
+            async for _ in self.session.events(after=self.last_seq, follow=True, types={"stream_end"}):
+                return
+
+    @contextlib.contextmanager
+    def hold(self) -> Generator[None]:
+        """It is not closed for idleness meanwhile."""
+        self._holders += 1
+        try:
+            yield
+        finally:
+            self._holders -= 1
+            self.used_at = anyio.current_time()
+            self._tell()
+
+    async def aclose(self) -> None:
+        """Close it; a waiting turn stays in the record where the agent declares ``resume``."""
+        if self._hosted is not None:
+            await self._hosted.aclose()
+        else:
+            await self.session.aclose()

@@ -1,0 +1,293 @@
+"""The sessions of some agents, kept open for clients that come and go.
+
+Not for: the calls on one of them (``_session.py``). Rules carried: PER-01 of sessions that are closed for idleness.
+May import: anyio, ``_hosted``, ``_session``, ``protocol``.
+
+Every session is its user's: it is found by agent, user and id together, so that no user meets another's. One task
+closes idle sessions; none is kept for a session that nobody uses.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from types import MappingProxyType, TracebackType
+from typing import Final, Self
+
+import anyio
+import anyio.abc
+
+from agentsession.host.live._hosted import Hosted
+from agentsession.host.live._session import LiveSession, ServedAgent
+from agentsession.protocol import (
+    AgentSession,
+    AgentSessionError,
+    ConfigurationError,
+    MemoryRecordStore,
+    OpenOptions,
+    RecordInfo,
+    RecordKey,
+    SessionNotFound,
+)
+
+__all__ = ["LiveSessions", "TooManySessions"]
+
+logger = logging.getLogger("agentsession.host.live")
+
+_CLOSES_S: Final = 30.0
+
+
+class TooManySessions(AgentSessionError):
+    """As many sessions are open as may be, and each of them is used."""
+
+
+class LiveSessions:
+    """Opens, finds and closes the sessions of ``agents``; entered with ``async with``, which enters their executors.
+
+    ``idle_s``: seconds after which a session that nobody uses is closed; what waits in it stays in the record where
+    the agent declares ``resume``. ``abandoned_s``: the same for a waiting turn that could not be loaded again: it is
+    settled then. ``max_open``: how many may be open at once. Raises :class:`ConfigurationError` for what cannot be.
+    """
+
+    def __init__(
+        self,
+        agents: Iterable[ServedAgent],
+        *,
+        idle_s: float = 300.0,
+        abandoned_s: float = 24 * 3600.0,
+        max_open: int = 1000,
+    ) -> None:
+        named = list(agents)
+        if not named or idle_s <= 0 or abandoned_s < idle_s or max_open < 1:
+            raise ConfigurationError(
+                "these sessions cannot be served",
+                where="LiveSessions",
+                expected="an agent, idle_s above 0, abandoned_s not below it, max_open of 1 or more",
+            )
+        # A record is needed to load from: without a store of its own an agent's sessions last as long as this object.
+        stored = [
+            each if each.store is not None else dataclasses.replace(each, store=MemoryRecordStore()) for each in named
+        ]
+        self.agents: Mapping[str, ServedAgent] = MappingProxyType({each.name: each for each in stored})
+        if len(self.agents) < len(named):
+            raise ConfigurationError("two agents have one name", where="LiveSessions", fix="name them apart")
+        self._idle_s = idle_s
+        self._abandoned_s = abandoned_s
+        self._max_open = max_open
+        self._open: dict[RecordKey, LiveSession] = {}
+        self._busy: dict[RecordKey, anyio.Lock] = {}
+        self._changed = anyio.Event()
+        self._stack = AsyncExitStack()
+        self._tasks: anyio.abc.TaskGroup
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        return f"LiveSessions({', '.join(self.agents)}: {len(self._open)} open)"
+
+    @property
+    def open_sessions(self) -> Sequence[LiveSession]:
+        """Those that are open now."""
+        return list(self._open.values())
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            for executor in {id(each.executor): each.executor for each in self.agents.values()}.values():
+                await stack.enter_async_context(executor)
+            self._tasks = await stack.enter_async_context(anyio.create_task_group())
+            self._tasks.start_soon(self._sweep)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._is_closed = True
+        with anyio.CancelScope(shield=True), anyio.move_on_after(_CLOSES_S):
+            async with anyio.create_task_group() as closing:
+                for live in self.open_sessions:
+                    closing.start_soon(self._close, live)
+        self._tasks.cancel_scope.cancel()
+        await self._stack.aclose()
+
+    # --- sessions --------------------------------------------------------------------------------------------------
+
+    async def open(self, agent: str, user_id: str, options: OpenOptions | None = None) -> LiveSession:
+        """Start a session of ``user_id``, whatever user the options name.
+
+        Raises :class:`SessionNotFound` for an agent that there is not, :class:`TooManySessions`, and what the
+        executor's ``open`` raises, such as SessionExists and InvalidInput.
+        """
+        served = self._agent(agent)
+        full = (options or OpenOptions()).model_copy(update={"user_id": user_id})
+        if full.session_id is None:
+            return await self._start(served, user_id, full, None)
+        async with self._one(RecordKey(served.executor.descriptor.name, user_id, full.session_id)):
+            return await self._start(served, user_id, full, None)
+
+    async def get(self, agent: str, user_id: str, session_id: str) -> LiveSession:
+        """The session, loaded from its record unless it is open.
+
+        Raises :class:`SessionNotFound`, also for one of another user, SessionBusy where another process has it,
+        InvalidInput for what is no id, :class:`TooManySessions`.
+        """
+        served = self._agent(agent)
+        key = RecordKey(served.executor.descriptor.name, user_id, session_id)
+        found = self._found(key)
+        if found is not None:
+            return found
+        async with self._one(key):
+            found = self._found(key)  # several may have waited for one load
+            if found is not None:
+                return found
+            return await self._start(served, user_id, OpenOptions(user_id=user_id), session_id)
+
+    async def fork(
+        self, agent: str, user_id: str, session_id: str, at: int, options: OpenOptions | None = None
+    ) -> LiveSession:
+        """Copy the record up to seq ``at`` to a new session (see ``AgentExecutor.fork``)."""
+        served = self._agent(agent)
+        full = (options or OpenOptions()).model_copy(update={"user_id": user_id})
+        made = await served.executor.fork(session_id, at, full, store=served.store)
+        new_id = made.session_id
+        if served.host is None:
+            return self._keep(RecordKey(served.executor.descriptor.name, user_id, new_id), served, made, None)
+        await made.aclose()  # the host opens its sessions itself
+        return await self.get(agent, user_id, new_id)
+
+    async def rewind(self, agent: str, user_id: str, session_id: str, to: int) -> None:
+        """Take back what came after seq ``to`` (see ``AgentExecutor.rewind``)."""
+        served = self._agent(agent)
+        await served.executor.rewind(session_id, to, user_id, store=served.store)
+
+    async def list(self, agent: str, user_id: str) -> Sequence[RecordInfo]:
+        """The user's stored sessions, newest first."""
+        served = self._agent(agent)
+        return await served.executor.list(user_id, store=served.store)
+
+    async def delete(self, agent: str, user_id: str, session_id: str) -> None:
+        """Close the session if it is open, and remove all that it holds. Raises :class:`SessionNotFound`."""
+        served = self._agent(agent)
+        key = RecordKey(served.executor.descriptor.name, user_id, session_id)
+        async with self._one(key):
+            live = self._open.get(key)
+            if live is not None:
+                await self._close(live)
+            await served.executor.delete(session_id, user_id, store=served.store)
+
+    async def close(self, live: LiveSession) -> None:
+        """Close a session; it can be loaded again."""
+        async with self._one(live.key):
+            await self._close(live)
+
+    # --- how -------------------------------------------------------------------------------------------------------
+
+    def _agent(self, name: str) -> ServedAgent:
+        served = self.agents.get(name)
+        if served is None:
+            raise SessionNotFound(
+                f"there is no agent {name[:64]!r}", expected=", ".join(self.agents), id="agent-not-found"
+            )
+        return served
+
+    def _found(self, key: RecordKey) -> LiveSession | None:
+        live = self._open.get(key)
+        if live is not None and live.state == "closed":
+            del self._open[key]
+            return None
+        return live
+
+    @contextlib.asynccontextmanager
+    async def _one(self, key: RecordKey) -> AsyncGenerator[None]:
+        """One at a time opens, loads, closes or deletes a session."""
+        lock = self._busy.setdefault(key, anyio.Lock())
+        try:
+            async with lock:
+                yield
+        finally:
+            if not lock.statistics().locked and not lock.statistics().tasks_waiting:
+                self._busy.pop(key, None)
+
+    async def _start(self, served: ServedAgent, user_id: str, options: OpenOptions, load: str | None) -> LiveSession:
+        if self._is_closed:
+            raise TooManySessions("the server is stopping", fix="try again later", id="stopping")
+        await self._make_room()
+        if served.host is None:
+            if load is None:
+                session = await served.executor.open(options, store=served.store)
+            else:
+                session = await served.executor.load(load, options, store=served.store)
+            hosted = None
+        else:
+            hosted = Hosted(served.host, user_id, self._tasks)
+            hosted.client_tools.update(tool.name for tool in options.execution.tools or [])
+            session = await served.host.open(
+                served.executor,
+                options,
+                load=load,
+                store=served.store,
+                channel=hosted.desk,
+                client_tools=hosted.is_clients,
+            )
+            hosted.session = session
+            if load is not None:
+                await hosted.recall()
+        return self._keep(RecordKey(session.descriptor.name, user_id, session.session_id), served, session, hosted)
+
+    def _keep(self, key: RecordKey, served: ServedAgent, session: AgentSession, hosted: Hosted | None) -> LiveSession:
+        live = self._open[key] = LiveSession(key, served, session, hosted, self._tell)
+        self._tell()
+        return live
+
+    async def _make_room(self) -> None:
+        """Close the session that was longest not used, if there are too many."""
+        while len(self._open) >= self._max_open:
+            idle = [live for live in self._open.values() if self._may_close(live)]
+            if not idle:
+                raise TooManySessions(
+                    f"{len(self._open)} sessions are open, and all of them are used",
+                    fix="try again later, or serve with more: max_open",
+                    id="too-many-sessions",
+                )
+            await self._close(min(idle, key=lambda live: live.used_at))
+
+    def _may_close(self, live: LiveSession) -> bool:
+        if live.is_held or live.is_busy:
+            return False
+        return live.state != "input_required" or live.descriptor.supports("resume")
+
+    async def _close(self, live: LiveSession) -> None:
+        try:
+            await live.aclose()
+        except Exception as error:  # noqa: BLE001 - one that fails must not keep the others open
+            logger.warning("session %s failed to close: %s", live.session_id, type(error).__name__)
+        finally:
+            if self._open.get(live.key) is live:
+                del self._open[live.key]
+
+    async def _sweep(self) -> None:
+        """The one task that closes what nobody uses."""
+        while True:
+            now = anyio.current_time()
+            nearest = float("inf")
+            for live in self.open_sessions:
+                if live.state == "closed":
+                    self._open.pop(live.key, None)
+                    continue
+                if live.is_held or live.is_busy:
+                    continue
+                due = live.used_at + (self._idle_s if self._may_close(live) else self._abandoned_s)
+                if due <= now:
+                    await self.close(live)
+                else:
+                    nearest = min(nearest, due)
+            changed = self._changed = anyio.Event()
+            with anyio.move_on_after(max(nearest - anyio.current_time(), 0.0)):
+                await changed.wait()
+                # Much may change at once: looking at each change would cost the square of the sessions.
+                await anyio.sleep(min(1.0, self._idle_s / 2))
+
+    def _tell(self) -> None:
+        self._changed.set()
