@@ -30,7 +30,7 @@ class Plan(NamedTuple):
     message_ids: Collection[str]
     """The client's messages that it was made of."""
     goes_on: bool
-    """Whether the turn that waits goes on with the answers; else they are only kept."""
+    """Whether the turn that waits has all that it waits for; else the answers are kept, and a message settles it."""
 
     @property
     def is_empty(self) -> bool:

@@ -89,6 +89,8 @@ class Steps:
         self._run.begin(live, folded)
         host = live.agent.host
         names = frozenset(tool.name for tool in host.tools.descriptors) if host is not None else frozenset[str]()
+        for tool in host.tools.descriptors if host is not None else ():
+            folded.known.tools.setdefault(tool.name, tool)
         run.client_tools = None if host is None else _NotTheHosts(names)
         self._mapper = self._made(())
 
@@ -142,21 +144,19 @@ class Steps:
         )
 
     async def _answer(self, live: LiveSession, reader: EventReader, plan: Plan) -> None:
-        """Give the answers; where the turn goes on with them, to its end or its next pause."""
+        """Give the answers, and show the turn that goes on with them to its end or its next pause."""
         if not plan.answers:
             return
         turn_id = live.pending[0].turn_id
-        if plan.goes_on and not live.is_hosted:
-            started = await live.stream(plan.answers)
-            receipts = started.receipts
-        else:
+        if live.is_hosted:
             receipts = await live.respond(*plan.answers)
-        refused = next((receipt for receipt in receipts if receipt.status in ("invalid", "not_found")), None)
-        self._start(turn_id)
-        if plan.goes_on:
-            await self._follow(live, reader, turn_id)
         else:
-            await self._catch_up(live, reader)
+            receipts = (await live.stream(plan.answers)).receipts
+        self._start(turn_id)
+        # A host goes on by itself, and perhaps without a stream.
+        if not live.is_hosted or not await self._pause(live, reader):
+            await self._follow(live, reader, turn_id)
+        refused = next((receipt for receipt in receipts if receipt.status in ("invalid", "not_found")), None)
         if refused is not None:
             raise RunRefused("answer_invalid", f"the answer to {refused.request_id} was not taken: {refused.reason}")
 
@@ -251,11 +251,6 @@ class Steps:
                     return False  # the next stream
         finally:
             rest.cancel()
-
-    async def _catch_up(self, live: LiveSession, reader: EventReader) -> None:
-        """Show what was recorded by now."""
-        while reader.cursor < live.last_seq:
-            self._take(await anext(reader))
 
     def _take(self, event: Event) -> None:
         seq = event.seq
