@@ -9,12 +9,12 @@ from typing import Any
 import anyio
 import pytest
 from tests.host.agui.inputs import tool_message
-from tests.host.agui.live_here import LiveSessions, ServedAgent
 from tests.host.agui.serving import Poster, outcome, serving
 from tests.host.agui.streams import kinds, of_type
 
 from agentsession.adapters.scripted import Call, Calls, Deltas, Say, ScriptedExecutor
 from agentsession.host.agui import agui_app
+from agentsession.host.live import LiveSessions, ServedAgent
 
 pytestmark = pytest.mark.anyio
 

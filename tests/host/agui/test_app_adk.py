@@ -14,13 +14,13 @@ from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.tool_context import ToolContext
 from tests.host.agui.inputs import tool_message
-from tests.host.agui.live_here import LiveSessions, ServedAgent
 from tests.host.agui.serving import Poster, outcome, serving
 from tests.host.agui.streams import kinds, of_type
 
 from agentsession.adapters.adk import AdkExecutor, ScriptedLlm, call, calls, error, say, stream, think
 from agentsession.host import SqliteRecordStore
 from agentsession.host.agui import agui_app
+from agentsession.host.live import LiveSessions, ServedAgent
 
 pytestmark = pytest.mark.anyio
 

@@ -10,13 +10,14 @@ from typing import Any
 import anyio
 import pytest
 from tests.host.agui.inputs import assistant, user
-from tests.host.agui.live_here import LiveSessions, ServedAgent
 from tests.host.agui.serving import HEADERS, Poster, outcome, serving
 from tests.host.agui.streams import check, kinds, of_type
 
 from agentsession.adapters.base import RunContext
 from agentsession.adapters.scripted import Call, Deltas, Memory, Say, ScriptedExecutor, Step
 from agentsession.host.agui import AguiApp, agui_app
+from agentsession.host.http import Limits
+from agentsession.host.live import LiveSessions, ServedAgent
 
 pytestmark = pytest.mark.anyio
 
@@ -140,7 +141,7 @@ async def test_two_clients_read_one_run() -> None:
 async def test_runs_of_a_thread_wait_in_order_and_do_not_interleave() -> None:
     gate = Gate()
     script: list[list[Step]] = [[gate, Say("one")], [Say("two")], [Say("three")]]
-    async with served(script, keep_alive_s=0.01) as server, Poster(server.url) as poster:
+    async with served(script, limits=Limits(ping_s=0.01)) as server, Poster(server.url) as poster:
         began: list[str] = []
 
         async def run(number: int) -> list[dict[str, Any]]:
@@ -168,7 +169,10 @@ async def test_runs_of_a_thread_wait_in_order_and_do_not_interleave() -> None:
 
 async def test_a_client_that_waits_is_told_that_its_connection_lives() -> None:
     gate = Gate()
-    async with served([[gate, Say("one")], [Say("two")]], keep_alive_s=0.01) as server, Poster(server.url) as poster:
+    async with (
+        served([[gate, Say("one")], [Say("two")]], limits=Limits(ping_s=0.01)) as server,
+        Poster(server.url) as poster,
+    ):
         first = asyncio.create_task(poster.run(user("u1")))
         await gate.reached.wait()
         sent = poster.sent(messages=[user("u2")])
@@ -189,7 +193,7 @@ async def test_a_waiter_that_leaves_runs_nothing_and_one_too_many_is_told_so() -
         while server.app.running < 2:
             await asyncio.sleep(0.001)
         full = await poster.http.post(server.url, content=poster.sent(messages=[user("u3")]), headers=HEADERS)
-        assert (full.status_code, full.json()["code"]) == (429, "too_many_runs")
+        assert (full.status_code, full.json()["code"]) == (429, "too-many-runs")
         second.cancel()
         await asyncio.gather(second, return_exceptions=True)
         while server.app.running > 1:

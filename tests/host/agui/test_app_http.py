@@ -10,11 +10,12 @@ import anyio
 import httpx2
 import pytest
 from tests.host.agui.inputs import body, user
-from tests.host.agui.live_here import LiveSessions, ServedAgent
 from tests.host.agui.serving import HEADERS
 
 from agentsession.adapters.scripted import Say, ScriptedExecutor
 from agentsession.host.agui import agui_app
+from agentsession.host.http import Limits
+from agentsession.host.live import LiveSessions, ServedAgent
 from agentsession.protocol import ConfigurationError
 
 pytestmark = pytest.mark.anyio
@@ -37,13 +38,13 @@ async def asking(**options: Any) -> AsyncGenerator[httpx2.AsyncClient]:
         (body(user("u1"), threadId="a/../b"), HEADERS, 400, "malformed"),
         (body(user("u1"), threadId="a%2Fb"), HEADERS, 400, "malformed"),
         (body(user("u1"), runId=""), HEADERS, 400, "malformed"),
-        (body(user("u1")), {"content-type": "text/plain"}, 415, "unsupported_media_type"),
-        (body(user("u1")), {}, 415, "unsupported_media_type"),
-        (body(user("u1", "x" * 5000)), HEADERS, 413, "too_large"),
+        (body(user("u1")), {"content-type": "text/plain"}, 415, "unsupported-media-type"),
+        (body(user("u1")), {}, 415, "unsupported-media-type"),
+        (body(user("u1", "x" * 5000)), HEADERS, 413, "too-large"),
     ],
 )
 async def test_a_body_that_is_no_input(sent: bytes, headers: dict[str, str], status: int, code: str) -> None:
-    async with asking(max_body=4000) as client:
+    async with asking(limits=Limits(body_bytes=4000)) as client:
         response = await client.post("/", content=sent, headers=headers)
         assert (response.status_code, response.headers["content-type"]) == (status, "application/problem+json")
         told = response.json()

@@ -8,12 +8,12 @@ import gc
 import anyio
 import pytest
 from tests.host.agui.inputs import body, user
-from tests.host.agui.live_here import LiveSessions, ServedAgent
 from tests.host.agui.serving import Poster, outcome, serving
 
 from agentsession.adapters.scripted import Deltas, Say, ScriptedExecutor, Step
 from agentsession.host.agui import agui_app
 from agentsession.host.agui._app_run import Run
+from agentsession.host.live import LiveSessions, ServedAgent
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,6 @@ from google.adk.agents import LlmAgent
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.adk.tools.tool_context import ToolContext
 from tests.host.agui.inputs import tool_message, user
-from tests.host.agui.live_here import LiveSessions, ServedAgent
 from tests.host.agui.npm_client import Npm, installed
 from tests.host.agui.serving import Poster, outcome, serving
 from tests.host.agui.streams import validated
@@ -36,6 +35,8 @@ from agentsession.adapters.base import RunContext
 from agentsession.adapters.scripted import Call, Calls, Deltas, Memory, Parallel, Say, ScriptedExecutor
 from agentsession.host import SqliteRecordStore
 from agentsession.host.agui import AguiApp, agui_app
+from agentsession.host.http import Limits
+from agentsession.host.live import LiveSessions, ServedAgent
 from agentsession.protocol import AgentExecutor, ElicitationRequest
 
 pytestmark = pytest.mark.anyio
@@ -339,7 +340,7 @@ async def test_a_client_that_leaves_and_comes_back(npm: Npm, policy: Any) -> Non
 async def test_a_client_that_comes_back_while_its_run_goes_on(npm: Npm) -> None:
     gate = Gate()
     script = [Deltas(["one ", "two "]), gate, Say("three")]
-    async with served(scripted(script), on_disconnect="carry_on", keep_alive_s=0.01) as (url, app):
+    async with served(scripted(script), on_disconnect="carry_on", limits=Limits(ping_s=0.01)) as (url, app):
         (told,) = await npm.drive(url, [say_(name="u1"), {**RUN, "leaveAfter": 4}])
 
         async def open_later() -> None:
@@ -355,7 +356,7 @@ async def test_a_client_that_comes_back_while_its_run_goes_on(npm: Npm) -> None:
 
 
 async def test_three_waiters(npm: Npm) -> None:
-    async with served(scripted([Say("one")], [Say("two")], [Say("three")]), keep_alive_s=0.01) as (url, _):
+    async with served(scripted([Say("one")], [Say("two")], [Say("three")]), limits=Limits(ping_s=0.01)) as (url, _):
         runs = [{"messages": [user(f"u{n}")]} for n in (1, 2, 3)]
         (told,) = await npm.drive(url, [{"do": "together", "runs": runs}])
     assert sorted(contents(fine(one))[0] for one in told) == ["one", "three", "two"]

@@ -1,7 +1,7 @@
 """The AG-UI application: one agent's sessions as an endpoint that front ends of AG-UI post their runs to.
 
-Not for: guarding it (``agentsession.host.http``) or what a run does (``_app_run.py``). Rules carried: SEC-01.
-May import: asyncio, starlette, ``live``, the ``_app``, ``_in`` and ``_out`` modules.
+Not for: who may call (``agentsession.host.http``) or what a run does (``_app_run.py``). Rules carried: SEC-01.
+May import: asyncio, starlette, ``http``, ``live``, the ``_app``, ``_in`` and ``_out`` modules.
 
 ``POST /`` takes a ``RunAgentInput`` and answers with the run's events, ``GET /capabilities`` tells what the agent can.
 What cannot be read, is too large, or would wait behind too many, gets a 4xx and a body that says why; what the
@@ -11,43 +11,37 @@ conversation does not allow ends its run with a ``RUN_ERROR``.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, MutableMapping
-from typing import Any, Final
+from collections.abc import Collection, Iterable
+from typing import Any
 
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agentsession.host.agui._app_folded import FoldedSessions
 from agentsession.host.agui._app_join import Join
 from agentsession.host.agui._app_live import LiveSessions
 from agentsession.host.agui._app_queue import QueueFull, Queues
 from agentsession.host.agui._app_run import Disconnect, Endpoint, Run
-from agentsession.host.agui._app_sink import Receive, Send, Sink
+from agentsession.host.agui._app_sink import Sink
 from agentsession.host.agui._in_faults import Malformed
-from agentsession.host.agui._in_read import MAX_BODY, RunInput, read_input
+from agentsession.host.agui._in_read import RunInput, read_input
 from agentsession.host.agui._out_capabilities import capabilities
-from agentsession.protocol import ConfigurationError
+from agentsession.host.http import LOOPBACK_HOSTS, Limits, Principal, Problem, Verifier, guarded, principal_of
+from agentsession.protocol import AgentDescriptor, ConfigurationError
 
 __all__ = ["AguiApp", "agui_app"]
-
-Scope = MutableMapping[str, Any]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
-
-_MEDIA: Final = "application/problem+json"
 
 
 class AguiApp:
     """See :func:`agui_app`, which makes it."""
 
-    def __init__(
-        self, endpoint: Endpoint, *, waiters: int, max_body: int, keep_alive_s: float, stalled_s: float
-    ) -> None:
+    def __init__(self, endpoint: Endpoint, waiters: int, limits: Limits, **guards: Any) -> None:
         self._endpoint = endpoint
+        self._limits = limits
+        self._guarded: ASGIApp = guarded(self._serve, limits=limits, **guards)
         self._queues = Queues(waiters)
         self._runs: dict[tuple[str, str], list[Run]] = {}
         """Those that run or wait, by user and thread, in their order."""
-        self._max_body = max_body
-        self._keep_alive_s = keep_alive_s
-        self._stalled_s = stalled_s
 
     @property
     def runs(self) -> list[Run]:
@@ -70,40 +64,37 @@ class AguiApp:
         return sum(run.readers for run in self.runs)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
+        """Serve one request, guarded."""
+        await self._guarded(scope, receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            if scope["type"] == "websocket":
-                await send({"type": "websocket.close", "code": 1000})
             return
         path = scope["path"].removeprefix(scope.get("root_path", "")).rstrip("/")
         method = scope["method"]
+        principal = principal_of(scope)
         if path == "":
-            if method == "POST":
-                await self._post(scope, receive, send)
-                return
-            response = _problem(405, "method_not_allowed", "post a RunAgentInput", allow="POST")
+            if method != "POST":
+                raise Problem(405, "method", "post a RunAgentInput", headers={"allow": "POST"})
+            _check_scope(principal, "write")
+            await self._post(principal.user_id, scope, receive, send)
         elif path == "/capabilities":
-            if method in ("GET", "HEAD"):
-                response = JSONResponse(capabilities(self._executor_descriptor()))
-            else:
-                response = _problem(405, "method_not_allowed", "get the capabilities", allow="GET, HEAD")
+            if method not in ("GET", "HEAD"):
+                raise Problem(405, "method", "get the capabilities", headers={"allow": "GET, HEAD"})
+            _check_scope(principal, "read")
+            await JSONResponse(capabilities(self._descriptor))(scope, receive, send)
         else:
-            response = _problem(404, "not_found", "there is nothing here")
-        await response(scope, receive, send)
+            raise Problem(404, "not-found", "there is nothing here")
 
-    def _executor_descriptor(self) -> Any:
+    @property
+    def _descriptor(self) -> AgentDescriptor:
         return self._endpoint.sessions.agents[self._endpoint.agent].executor.descriptor
 
-    async def _post(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            given = await self._read(scope, receive)
-        except _Refused as refused:
-            await refused.response(scope, receive, send)
-            return
+    async def _post(self, user_id: str, scope: Scope, receive: Receive, send: Send) -> None:
+        given = await _read(scope, receive)
         if given is None:
             return  # the client went away while it sent
-        user_id = _user_of(scope)
-        sink = Sink(send, keep_alive_s=self._keep_alive_s, stalled_s=self._stalled_s)
+        sink = Sink(send, keep_alive_s=self._limits.ping_s, stalled_s=self._limits.stall_s)
         key = (user_id, given.thread_id)
         run = next((run for run in self._runs.get(key, ()) if self._is_same(run, given)), None)
         if run is not None:
@@ -111,11 +102,9 @@ class AguiApp:
             return
         try:
             place = self._queues.place(key)
-        except QueueFull:
-            full = _problem(429, "too_many_runs", "as many runs of this thread wait as may")
-            full.headers["retry-after"] = "1"
-            await full(scope, receive, send)
-            return
+        except QueueFull as error:
+            why = "as many runs of this thread wait as may"
+            raise Problem(429, "too-many-runs", why, headers={"retry-after": "1"}) from error
         run = Run(self._endpoint, user_id, given, place, sink)
         self._runs.setdefault(key, []).append(run)
         run.task.add_done_callback(lambda task: self._over(key, run, task))
@@ -145,40 +134,29 @@ class AguiApp:
         if not task.cancelled():
             task.exception()  # it was logged
 
-    async def _read(self, scope: Scope, receive: Receive) -> RunInput | None:
-        headers = dict(scope["headers"])
-        kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-        if kind != b"application/json":
-            raise _Refused(_problem(415, "unsupported_media_type", "the body must be application/json"))
-        body = bytearray()
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return None
-            body += message.get("body", b"")
-            if len(body) > self._max_body:
-                raise _Refused(_problem(413, "too_large", f"the body is larger than {self._max_body} bytes"))
-            if not message.get("more_body", False):
-                break
-        try:
-            return read_input(bytes(body))
-        except Malformed as error:
-            raise _Refused(_problem(400, "malformed", error.what, pointer=error.pointer)) from error
+
+def _check_scope(principal: Principal, needed: str) -> None:
+    if needed not in principal.scopes:
+        raise Problem(403, "forbidden", f"this caller may not {needed}")
 
 
-class _Refused(Exception):
-    def __init__(self, response: Response) -> None:
-        self.response = response
-
-
-def _problem(status: int, code: str, detail: str, *, allow: str | None = None, **more: str) -> Response:
-    headers = {"cache-control": "no-store"} if allow is None else {"cache-control": "no-store", "allow": allow}
-    body = {"type": "about:blank", "status": status, "code": code, "detail": detail, **more}
-    return JSONResponse(body, status, headers, _MEDIA)
-
-
-def _user_of(scope: Scope) -> str:
-    return "local"
+async def _read(scope: Scope, receive: Receive) -> RunInput | None:
+    """The input; ``None`` where the client is gone. How large a body may be is the guards' to say."""
+    kind = dict(scope["headers"]).get(b"content-type", b"").partition(b";")[0].strip().lower()
+    if kind != b"application/json":
+        raise Problem(415, "unsupported-media-type", "the body must be application/json")
+    body = bytearray()
+    is_more = True
+    while is_more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        body += message.get("body", b"")
+        is_more = message.get("more_body", False)
+    try:
+        return read_input(bytes(body))
+    except Malformed as error:
+        raise Problem(400, "malformed", error.what, pointer=error.pointer, expected=error.expected) from error
 
 
 def agui_app(
@@ -190,9 +168,10 @@ def agui_app(
     cap_s: float = 600.0,
     forwarded: Collection[str] = (),
     waiters: int = 8,
-    max_body: int = MAX_BODY,
-    keep_alive_s: float = 15.0,
-    stalled_s: float = 30.0,
+    verify: Verifier | None = None,
+    allowed_hosts: Iterable[str] = LOOPBACK_HOSTS,
+    allowed_origins: Iterable[str] = (),
+    limits: Limits | None = None,
 ) -> AguiApp:
     """An ASGI application for front ends that speak AG-UI, such as the ``HttpAgent`` of ``@ag-ui/client``.
 
@@ -202,10 +181,12 @@ def agui_app(
     after ``grace_s`` seconds; ``carry_on`` lets it go on for ``cap_s``, and a client that comes back reads on.
     ``forwarded``: the keys of ``forwardedProps`` that reach the executor, in its turn's config.
     ``waiters``: how many runs of one thread may wait for the one that runs; more get a 429.
-    ``max_body``: the most bytes of an input. ``keep_alive_s``: how often a client is told that its connection lives.
-    ``stalled_s``: after how long a client that takes nothing is taken for gone.
+    ``verify``, ``allowed_hosts``, ``allowed_origins``: who may call, see :func:`agentsession.host.http.guarded`.
+    ``limits``: of bodies and rates, how often a client is told that its connection lives, and after how long one that
+    takes nothing is taken for gone.
 
-    Raises :class:`agentsession.protocol.ConfigurationError` for an agent that is not served.
+    Raises :class:`agentsession.protocol.ConfigurationError` for an agent that is not served, and for hosts and origins
+    that are no such.
     """
     names = list(sessions.agents)
     if agent is None and len(names) == 1:
@@ -226,4 +207,11 @@ def agui_app(
         cap_s=cap_s,
         forwarded=frozenset(forwarded),
     )
-    return AguiApp(endpoint, waiters=waiters, max_body=max_body, keep_alive_s=keep_alive_s, stalled_s=stalled_s)
+    return AguiApp(
+        endpoint,
+        waiters,
+        limits or Limits(),
+        verify=verify,
+        allowed_hosts=allowed_hosts,
+        allowed_origins=allowed_origins,
+    )

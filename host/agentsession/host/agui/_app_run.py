@@ -14,6 +14,7 @@ import logging
 from collections.abc import Collection
 from typing import Final, Literal
 
+from agentsession.host._masking import masked
 from agentsession.host.agui._app_folded import Folded, FoldedSessions
 from agentsession.host.agui._app_live import LiveSession, LiveSessions
 from agentsession.host.agui._app_queue import Place
@@ -170,7 +171,7 @@ class Run:
             steps.fail(refused.code, refused.message)
         except AgentSessionError as error:
             logger.info("run %s: %s", given.run_id, error.what)
-            steps.fail(error.id.replace("-", "_"), error.what)
+            steps.fail(error.id.replace("-", "_"), masked(error.what))
         except Exception as error:  # whatever it is, the client is told that it failed, and not why
             logger.error("run %s failed: %s", given.run_id, type(error).__name__, exc_info=error)
             steps.fail("internal", _FAILED)

@@ -1,6 +1,6 @@
 """One client's stream of events: frames that wait to be sent, keep-alives, and noticing that the client is gone.
 
-Not for: what is in the frames (``_out_wire.py``). Rules carried: none of the contract's. May import: asyncio.
+Not for: what is in the frames (``_out_wire.py``). Rules carried: none. May import: asyncio, starlette.
 
 Frames are joined and sent together as fast as the client takes them; whoever makes them waits only when much is unsent.
 A client that takes nothing for so long is gone, and so is one that closed its connection. What is put into its stream
@@ -10,16 +10,13 @@ then is dropped.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Final
+from typing import Final
 
-__all__ = ["HEADERS", "Receive", "Send", "Sink"]
+from starlette.types import Receive, Send
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
+__all__ = ["Sink"]
 
-HEADERS: Final = (
+_HEADERS: Final = (
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),
@@ -92,7 +89,7 @@ class Sink:
             self._room.set()
 
     async def _write(self) -> None:
-        await self._send({"type": "http.response.start", "status": 200, "headers": list(HEADERS)})
+        await self._send({"type": "http.response.start", "status": 200, "headers": list(_HEADERS)})
         while True:
             if self._waiting:
                 frames, self._waiting, self._size = self._waiting, [], 0

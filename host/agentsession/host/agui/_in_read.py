@@ -21,10 +21,7 @@ from pydantic_core import from_json
 
 from agentsession.host.agui._in_faults import Malformed
 
-__all__ = ["MAX_BODY", "RunInput", "read_input"]
-
-MAX_BODY: Final = 8 * 1024 * 1024
-"""Bytes of a body, unless the application says otherwise: messages may carry images."""
+__all__ = ["RunInput", "read_input"]
 
 _ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _MAX_OLD_ID: Final = 1024
