@@ -14,7 +14,7 @@ from tests.host.agui.serving import HEADERS
 
 from agentsession.adapters.scripted import Say, ScriptedExecutor
 from agentsession.host.agui import agui_app
-from agentsession.host.http import Limits
+from agentsession.host.http import BearerTokens, Limits, Principal
 from agentsession.host.live import LiveSessions, ServedAgent
 from agentsession.protocol import ConfigurationError
 
@@ -88,3 +88,41 @@ async def test_an_agent_that_is_not_served_is_an_error_at_once(name: str | None)
     async with LiveSessions(agents) as sessions:
         with pytest.raises(ConfigurationError):
             agui_app(sessions, name)
+
+
+ANN, BOB = "ann-has-a-long-token", "bob-has-a-long-token"
+
+
+def by(token: str) -> dict[str, str]:
+    return {**HEADERS, "authorization": f"Bearer {token}"}
+
+
+async def test_a_thread_is_its_users() -> None:
+    tokens = BearerTokens({ANN: Principal("ann"), BOB: Principal("bob")})
+    async with asking(verify=tokens) as client:
+        anns = await client.post("/", content=body(user("u1", "secret of ann")), headers=by(ANN))
+        assert "RUN_FINISHED" in anns.text
+        bobs = await client.post("/", content=body(user("u2")), headers=by(BOB))
+        assert "RUN_FINISHED" in bobs.text
+        assert "secret" not in bobs.text
+        again = await client.post("/", content=body(), headers=by(BOB))
+        assert "secret" not in again.text
+        assert "secret of ann" in (await client.post("/", content=body(), headers=by(ANN))).text
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        (HEADERS, 401),
+        (by("not-a-token-of-anybody"), 401),
+        ({**by(ANN), "host": "evil.example"}, 421),
+        ({**by(ANN), "origin": "https://evil.example"}, 403),
+        (by(BOB), 403),
+    ],
+)
+async def test_who_may_not_call(headers: dict[str, str], status: int) -> None:
+    readers = Principal("bob", frozenset({"read"}))
+    async with asking(verify=BearerTokens({ANN: Principal("ann"), BOB: readers})) as client:
+        response = await client.post("/", content=body(user("u1")), headers=headers)
+        assert (response.status_code, response.headers["content-type"]) == (status, "application/problem+json")
+        assert "u1" not in (await client.post("/", content=body(), headers=by(ANN))).text

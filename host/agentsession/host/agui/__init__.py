@@ -4,6 +4,14 @@ Not for: the contract over HTTP (``agentsession.host.http``). Needs the extra ``
 May import: ``ag_ui``, ``agentsession.host.live``, the modules beside it.
 """
 
+try:
+    import ag_ui as ag_ui
+    import starlette as starlette
+except ImportError as error:
+    raise ImportError(
+        'serving AG-UI needs ag-ui-protocol and starlette: pip install "agent-session-protocol[serve]"'
+    ) from error
+
 from agentsession.host.agui._app import AguiApp, agui_app
 from agentsession.host.agui._out import OutOptions, RunMapper
 from agentsession.host.agui._out_capabilities import capabilities
