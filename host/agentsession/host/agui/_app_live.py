@@ -14,6 +14,7 @@ from agentsession.protocol import (
     AbortResult,
     AgentDescriptor,
     AgentExecutor,
+    AgentSession,
     Answer,
     EventReader,
     ExecutionOptions,
@@ -53,6 +54,9 @@ class LiveSession(Protocol):
 
     @property
     def session_id(self) -> str: ...
+
+    @property
+    def session(self) -> AgentSession: ...
 
     @property
     def agent(self) -> ServedAgent: ...

@@ -15,12 +15,14 @@ from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from agentsession.host.agui._app_below import asked_below
 from agentsession.host.agui._app_folded import Folded, record_of
 from agentsession.host.agui._app_live import LiveSession
 from agentsession.host.agui._app_plan import Plan, changed_state, options_of, plan_of
 from agentsession.host.agui._app_sink import Sink
 from agentsession.host.agui._in_faults import RunRefused
 from agentsession.host.agui._out import RunMapper
+from agentsession.host.agui._out_interrupts import known_interrupt
 from agentsession.host.agui._out_known import Known
 from agentsession.host.agui._out_wire import Wire, encode
 from agentsession.protocol import (
@@ -103,7 +105,7 @@ class Steps:
             tool = folded.known.tool(name)
             return tool.parameters_schema if tool is not None else None
 
-        plan = plan_of(given, folded.memory, live.pending, is_clients, schema_of, datetime.now(UTC))
+        plan = plan_of(given, folded.memory, _waiting(live), is_clients, schema_of, datetime.now(UTC))
         if plan.is_empty:
             await self._show(live)
             return
@@ -179,7 +181,8 @@ class Steps:
                 client_messages=given.history,
             )
         )
-        self._put(mapper.finish(history=record, client_messages=given.history))
+        below = self._below(live)
+        self._put(mapper.finish(history=record, client_messages=given.history, interrupts=below))
 
     async def _watch(self, live: LiveSession, record: list[Event]) -> None:
         """Show the stream that runs, which somebody else began, from its beginning."""
@@ -279,8 +282,16 @@ class Steps:
         mapper, given = self._mapper, self._run.given
         if mapper.end is None:
             mapper.end = self._folded.memory.last_end
-        history = await record_of(live) if mapper.needs_history else ()
-        self._put(mapper.finish(history=history, client_messages=given.history))
+        below = self._below(live)
+        history = await record_of(live) if below or mapper.needs_history else ()
+        self._put(mapper.finish(history=history, client_messages=given.history, interrupts=below))
+
+    def _below(self, live: LiveSession) -> list[Wire]:
+        """What the sub-agents ask that the host runs; the calls that they work for ask nothing themselves."""
+        asked = asked_below(live)
+        for request_id in asked:
+            self._mapper.known.asked.pop(request_id, None)
+        return [known_interrupt(request, self._mapper.known) for requests in asked.values() for request in requests]
 
     def _put(self, events: list[Wire]) -> None:
         for wire in events:
@@ -293,3 +304,10 @@ def _own_tools(live: LiveSession) -> Iterator[ToolDescriptor]:
         found = waiting.pop()
         yield from found.own_tools
         waiting += found.sub_agents
+
+
+def _waiting(live: LiveSession) -> list[PendingRequest]:
+    """What waits for the client, in the session and in those of the sub-agents below it."""
+    below = asked_below(live)
+    own = [request for request in live.pending if request.request_id not in below]
+    return [*own, *(request for requests in below.values() for request in requests)]
