@@ -220,6 +220,49 @@ def run(
 
 
 @app.command()
+def acp(
+    target: Target,
+    model: Annotated[str | None, typer.Option(help="Another model than the agent's own.")] = None,
+    tools: Annotated[
+        str | None, typer.Option(metavar="MODULE:NAME", help="Tools that the host runs: a function or a list.")
+    ] = None,
+    yes_read_only: Annotated[
+        bool, typer.Option("--yes-read-only", help="Allow the agent's own tools that say they only read.")
+    ] = False,
+    allow: Annotated[list[str] | None, typer.Option(metavar="GLOB", help="Allow tools by name; repeatable.")] = None,
+    deny: Annotated[list[str] | None, typer.Option(metavar="GLOB", help="Deny tools by name; repeatable.")] = None,
+    policy: Annotated[
+        list[str] | None, typer.Option("--policy", metavar="FILE", help="Rules from this TOML file; repeatable.")
+    ] = None,
+    mode: Annotated[
+        Literal["plan", "default", "auto_edit", "autonomous"] | None,
+        typer.Option("--mode", help="The permission mode that a session begins in."),
+    ] = None,
+    store: Annotated[str | None, typer.Option(metavar="FILE", help="Keep the records in this SQLite file.")] = None,
+    hooks: Annotated[list[str] | None, typer.Option(metavar="FILE", help="Hooks to ask; repeatable.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Serve an agent to an editor: ACP over stdin and stdout."""
+    from agentsession.host.cli import _acp
+    from agentsession.host.cli._setup import RunOptions
+
+    options = RunOptions(
+        target=target,
+        model=model,
+        tools=tools,
+        yes_read_only=yes_read_only,
+        allow=allow or (),
+        deny=deny or (),
+        policy=policy or (),
+        mode=mode,
+        store=store,
+        hooks=hooks or (),
+        debug=debug,
+    )
+    raise typer.Exit(_acp.run_acp(options))
+
+
+@app.command()
 def inspect(target: Target, as_json: Json = False, color: Color = "auto", debug: Debug = False) -> None:
     """Show what an agent is: its tools, sub-agents and capabilities."""
     from agentsession.host.cli import _inspect

@@ -1,0 +1,66 @@
+"""``acp``: an agent for an editor, over stdio.
+
+Not for: the protocol (``agentsession.host.acp``). May import: that, and the modules beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import logging
+import sys
+
+from agentsession.host._toolbox import connected
+from agentsession.host.cli._command_policy import CommandPolicy, remembered_answers
+from agentsession.host.cli._exit_codes import Exit
+from agentsession.host.cli._run import quiet_libraries
+from agentsession.host.cli._setup import Loaded, RunOptions, open_store, prepare
+from agentsession.host.cli._signals import signals
+
+__all__ = ["run_acp"]
+
+
+def run_acp(options: RunOptions) -> Exit:
+    """Serve until the editor closes its side or ends the process. stdout carries the protocol, and nothing else."""
+    quiet_libraries(debug=options.debug)
+    if options.debug:
+        logging.basicConfig(stream=sys.stderr, level=logging.INFO)
+    importlib.import_module("agentsession.host.acp")  # said before the agent is loaded, if it is not installed
+
+    with contextlib.redirect_stdout(sys.stderr):
+        loaded = prepare(options, "acp")
+    return asyncio.run(_serve(options, loaded))
+
+
+async def _serve(options: RunOptions, loaded: Loaded) -> Exit:
+    from agentsession.host.acp import serve_acp
+
+    execution = options.limits.execution(options.model)
+    if options.mode is not None:
+        execution = execution.model_copy(update={"permission_mode": options.mode})
+    async with open_store(options) as store, connected(loaded.tools):
+        serving = asyncio.ensure_future(
+            serve_acp(
+                loaded.executor,
+                tools=loaded.tools,
+                store=store,
+                execution=execution,
+                policy=CommandPolicy(options),
+                hooks=loaded.hooks,
+                remembered=remembered_answers(),
+            )
+        )
+        stopped: list[Exit] = []
+
+        def stop(code: Exit) -> None:
+            stopped.append(code)
+            serving.cancel()
+
+        with signals(lambda: stop(Exit.INTERRUPTED), lambda: stop(Exit.TERMINATED)):
+            try:
+                await serving
+            except asyncio.CancelledError:
+                if not stopped:
+                    raise
+        return stopped[0] if stopped else Exit.COMPLETED

@@ -1,0 +1,138 @@
+"""The command as an editor starts it: a process, its stdin and its stdout."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+from tests.host.acp.editor import Lines
+
+pytestmark = pytest.mark.anyio
+
+SCRIPTED = """
+import os, subprocess, sys
+from agentsession.adapters.scripted import Call, Deltas, Say, ScriptedExecutor
+
+print("a module that prints when it is imported")
+
+def write(path: str) -> str:
+    \"\"\"Write a file.\"\"\"
+    print("a tool that prints")
+    subprocess.run([sys.executable, "-c", "print('and its child')"], check=True)
+    os.write(1, b"and below Python\\n")
+    return "written"
+
+agent = ScriptedExecutor([[Deltas(["Hel", "lo"])], [Call("write", {"path": "a"}), Say("Done.")]])
+"""
+ADK = """
+from google.adk.agents import LlmAgent
+from google.adk.tools.function_tool import FunctionTool
+from agentsession.adapters.adk import ScriptedLlm, call, say
+
+def shout(word: str) -> str:
+    \"\"\"Say it loudly.\"\"\"
+    print("loud")
+    return word.upper()
+
+root_agent = LlmAgent(
+    name="root",
+    model=ScriptedLlm(script=[call("shout", {"word": "hi"}), say("It is HI.")]),
+    tools=[FunctionTool(shout)],
+)
+"""
+
+
+@contextlib.asynccontextmanager
+async def command(folder: Path, module: str, *words: str) -> AsyncGenerator[tuple[Lines, asyncio.subprocess.Process]]:
+    (folder / "my_module.py").write_text(module)
+    environment = {**os.environ, "XDG_STATE_HOME": str(folder)}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "agentsession.host.cli", "acp", *words),
+        cwd=folder,
+        env=environment,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(60):
+            yield Lines(process.stdout, process.stdin), process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def test_stdout_carries_protocol_lines_alone(tmp_path: Path) -> None:
+    async with command(tmp_path, SCRIPTED, "my_module:agent", "--tools", "my_module:write", "--allow", "write") as (
+        lines,
+        process,
+    ):
+        session = await lines.session()
+        for number in (1, 2):
+            prompt = {"sessionId": session, "prompt": [{"type": "text", "text": "go"}]}
+            answer = await lines.call("session/prompt", prompt, number)
+            assert answer["result"]["stopReason"] == "end_turn"
+        assert process.stdin is not None
+        process.stdin.close()
+        assert (await lines.reader.read()) == b""
+        assert process.stderr is not None
+        told = await process.stderr.read()
+        assert await process.wait() == 0
+    for words in (b"when it is imported", b"a tool that prints", b"and its child", b"and below Python"):
+        assert words in told
+
+
+async def test_an_adk_agent_asks_and_runs_its_tool(tmp_path: Path) -> None:
+    async with command(tmp_path, ADK, "my_module:root_agent") as (lines, _):
+        session = await lines.session()
+        lines.send("session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": "go"}]}, 7)
+        said, permissions = "", 0
+        while True:
+            message = await lines.next()
+            if message.get("method") == "session/request_permission":
+                permissions += 1
+                outcome = {"outcome": {"outcome": "selected", "optionId": "allow_once"}}
+                lines.raw(Lines.dump({"jsonrpc": "2.0", "id": message["id"], "result": outcome}))
+            elif message.get("method") == "session/update":
+                update = message["params"]["update"]
+                if update["sessionUpdate"] == "agent_message_chunk":
+                    said += update["content"]["text"]
+            elif message.get("id") == 7:
+                assert message["result"]["stopReason"] == "end_turn"
+                break
+    assert (said, permissions) == ("It is HI.", 1)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+async def test_sigterm_ends_the_process_and_its_turn(tmp_path: Path) -> None:
+    async with command(tmp_path, SCRIPTED, "my_module:agent", "--tools", "my_module:write", "--store", "r.db") as (
+        lines,
+        process,
+    ):
+        session = await lines.session()
+        prompt = {"sessionId": session, "prompt": [{"type": "text", "text": "go"}]}
+        await lines.call("session/prompt", prompt, 1)
+        lines.send("session/prompt", prompt, 2)
+        while (await lines.next()).get("method") != "session/request_permission":
+            pass
+        process.send_signal(signal.SIGTERM)
+        assert await process.wait() != 0
+    async with command(tmp_path, SCRIPTED, "my_module:agent", "--store", "r.db") as (lines, _):
+        await lines.call("initialize", {"protocolVersion": 1}, 1)
+        lines.send("session/load", {"sessionId": session, "cwd": str(tmp_path), "mcpServers": []}, 2)
+        answer, before = await lines.until(2)
+        assert "result" in answer
+        told = [message["params"]["update"] for message in before]
+    assert [update["sessionUpdate"] for update in told] == [
+        *("user_message_chunk", "agent_message_chunk", "user_message_chunk", "tool_call")
+    ]
+    assert told[-1]["status"] == "failed"
