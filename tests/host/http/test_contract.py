@@ -7,11 +7,11 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.host.http.bare import BareSessions
 from tests.host.http.serving import SSE, client_of, frames, serving
 
 from agentsession.adapters.scripted import Ask, Deltas, Say, ScriptedExecutor, Step
 from agentsession.host.http import contract_app
+from agentsession.host.live import LiveSessions, ServedAgent
 from agentsession.protocol import parse_event
 
 pytestmark = pytest.mark.anyio
@@ -26,13 +26,13 @@ HELLO = {"input": {"kind": "message", "content": [{"type": "text", "text": "Hi."
 
 
 @pytest.fixture
-async def sessions() -> AsyncGenerator[BareSessions]:
-    async with BareSessions(ScriptedExecutor(SCRIPT, reenter=True)) as found:
+async def sessions() -> AsyncGenerator[LiveSessions]:
+    async with LiveSessions([ServedAgent("scripted", ScriptedExecutor(SCRIPT, reenter=True))]) as found:
         yield found
 
 
 @pytest.fixture
-async def http(sessions: BareSessions) -> AsyncGenerator[httpx2.AsyncClient]:
+async def http(sessions: LiveSessions) -> AsyncGenerator[httpx2.AsyncClient]:
     async with serving(contract_app(sessions)) as url, client_of(url) as client:
         yield client
 
@@ -185,7 +185,7 @@ async def test_a_key_gives_the_first_answer_again_and_refuses_another_body(http:
     assert (await http.post(session + "/stream", json=HELLO, headers=key)).json() == begun.json()
 
 
-async def test_a_message_with_a_key_runs_once_whatever_server_remembers(sessions: BareSessions) -> None:
+async def test_a_message_with_a_key_runs_once_whatever_server_remembers(sessions: LiveSessions) -> None:
     key = {"idempotency-key": "k-1"}
     begun: list[dict[str, Any]] = []
     session = ""

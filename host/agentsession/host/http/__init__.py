@@ -29,6 +29,7 @@ from agentsession.host.http._principals import (
     is_loopback,
 )
 from agentsession.host.http._problems import Problem, problem_response
+from agentsession.host.http._serve import serve_app
 from agentsession.host.http._sse import EventSourceResponse, frame, named_frame
 
 __all__ = [
@@ -51,4 +52,5 @@ __all__ = [
     "openapi_document",
     "principal_of",
     "problem_response",
+    "serve_app",
 ]

@@ -14,13 +14,13 @@ from agentsession.host.http._guards import LOOPBACK_HOSTS, guarded
 from agentsession.host.http._limits import Limits
 from agentsession.host.http._principals import Tickets, Verifier
 from agentsession.host.http._routes import contract_routes
-from agentsession.host.http._served import Sessions
+from agentsession.host.live import LiveSessions
 
 __all__ = ["contract_app"]
 
 
 def contract_app(
-    sessions: Sessions,
+    sessions: LiveSessions,
     *,
     verify: Verifier | None = None,
     allowed_hosts: Iterable[str] = LOOPBACK_HOSTS,

@@ -16,8 +16,8 @@ from agentsession.host.http._inputs import EventsQuery
 from agentsession.host.http._limits import Limits
 from agentsession.host.http._principals import Principal
 from agentsession.host.http._problems import Problem
-from agentsession.host.http._served import Session, Started
 from agentsession.host.http._sse import EventSourceResponse, frame, named_frame
+from agentsession.host.live import LiveSession, Started
 from agentsession.protocol import CursorGone, EventReader, dumps
 
 __all__ = ["Readers", "started_body"]
@@ -30,7 +30,7 @@ class Readers:
         self._limits = limits
         self._open: Counter[str] = Counter()
 
-    async def page(self, session: Session, query: EventsQuery) -> dict[str, Any]:
+    async def page(self, session: LiveSession, query: EventsQuery) -> dict[str, Any]:
         """Up to ``limit`` events that are there already."""
         _check_cursor(session, query.after)
         reader = _reader(session, query, follow=False)
@@ -50,20 +50,25 @@ class Readers:
             await reader.aclose()
         return {"events": events, "cursor": cursor, "lastSeq": session.last_seq, "more": more}
 
-    async def follow(self, session: Session, query: EventsQuery, principal: Principal) -> Response:
+    async def follow(self, session: LiveSession, query: EventsQuery, principal: Principal) -> Response:
         """The events of a query as SSE; 204 where a reader that came back has had all there will be."""
         _check_cursor(session, query.after)
         if query.is_resumed and await _is_read(session, query):
             return Response(status_code=204)
         return self._sse(session, principal, _reader(session, query, query.follow), query.after, None)
 
-    def drive(self, session: Session, started: Started, principal: Principal) -> Response:
+    def drive(self, session: LiveSession, started: Started, principal: Principal) -> Response:
         """The events of a stream as SSE for who began it, and whom the agent waits for when it reads slowly."""
         reader = session.events(started.cursor, True, stream_id=started.stream_id)
         return self._sse(session, principal, reader, started.cursor, started_body(started))
 
     def _sse(
-        self, session: Session, principal: Principal, reader: EventReader, after: int, started: dict[str, Any] | None
+        self,
+        session: LiveSession,
+        principal: Principal,
+        reader: EventReader,
+        after: int,
+        started: dict[str, Any] | None,
     ) -> Response:
         if self._open[principal.user_id] >= self._limits.readers:
             raise Problem(
@@ -102,11 +107,11 @@ def started_body(started: Started) -> dict[str, Any]:
     }
 
 
-def _reader(session: Session, query: EventsQuery, follow: bool) -> EventReader:
+def _reader(session: LiveSession, query: EventsQuery, follow: bool) -> EventReader:
     return session.events(query.after, follow, types=query.types, stream_id=query.stream_id, thread_id=query.thread_id)
 
 
-def _check_cursor(session: Session, after: int) -> None:
+def _check_cursor(session: LiveSession, after: int) -> None:
     """Before an answer is begun: later it would be too late for a status."""
     if after > session.last_seq:
         raise CursorGone(
@@ -117,7 +122,7 @@ def _check_cursor(session: Session, after: int) -> None:
         )
 
 
-async def _is_read(session: Session, query: EventsQuery) -> bool:
+async def _is_read(session: LiveSession, query: EventsQuery) -> bool:
     """Whether nothing is left to come for a reader that has had everything up to its cursor."""
     if session.state == "closed":
         return True

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ipaddress
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -54,20 +54,20 @@ def guarded(
     limits: Limits | None = None,
     policy: str = API_POLICY,
     tickets: Tickets | None = None,
-    open_paths: Collection[str] = (),
+    for_anybody: bool = False,
 ) -> ASGIApp:
     """``app`` behind the guards. Lifespan passes through; web sockets are refused.
 
     ``verify`` says who calls. Without it, calls from this machine are those of the user ``local`` and all others get
     401. ``allowed_hosts`` are values of ``Host``, with a port to allow that port alone; ``allowed_origins`` are pages
     of other servers that may call, such as ``https://app.example``. ``policy`` is the content security policy.
-    ``open_paths`` are paths that anybody may GET, such as those of a page's own files.
+    ``for_anybody``: nobody has to say who they are to GET, as for the files of a page; the app then knows no principal.
 
     Raises :class:`ConfigurationError` for hosts and origins that are no such.
     """
     hosts = frozenset(_host(value) for value in _listed(allowed_hosts, "allowed_hosts"))
     origins = [_origin(value) for value in _listed(allowed_origins, "allowed_origins")]
-    inner: ASGIApp = _Callers(app, verify, limits or Limits(), tickets, frozenset(open_paths))
+    inner: ASGIApp = _Callers(app, verify, limits or Limits(), tickets, for_anybody)
     if origins:
         # Without credentials: a token is sent by the page itself, and there are no cookies.
         inner = CORSMiddleware(
@@ -206,13 +206,13 @@ class _Callers:
         verify: Verifier | None,
         limits: Limits,
         tickets: Tickets | None,
-        open_paths: frozenset[str],
+        for_anybody: bool,
     ) -> None:
         self._app = app
         self._verify = verify
         self._limits = limits
         self._tickets = tickets
-        self._open_paths = open_paths
+        self._for_anybody = for_anybody
         self._addresses = Buckets(limits.requests_per_s, limits.burst)
         self._users = Buckets(limits.requests_per_s, limits.burst)
 
@@ -222,7 +222,7 @@ class _Callers:
             return
         client = scope.get("client")
         _count(self._addresses, _network(client[0] if client else ""))
-        is_open = scope["method"] in ("GET", "HEAD") and scope["path"] in self._open_paths
+        is_open = self._for_anybody and scope["method"] in ("GET", "HEAD")
         principal = None if is_open else await self._principal(scope)
         if principal is not None:
             _count(self._users, principal.user_id)

@@ -65,6 +65,7 @@ _BY_ID: Final = {
     "agent-not-found": 404,
     "key-reused": 422,
     "too-many-sessions": 429,
+    "stopping": 503,
 }
 _MOST_TEXT: Final = 1000
 _CODES: Final = {404: "not-found", 405: "method"}
@@ -116,7 +117,7 @@ def problem_of(error: BaseException) -> tuple[int, dict[str, Any], dict[str, str
             parts |= {"rule": error.rule, "blame": error.blame}
         if isinstance(error, SchemaError):
             parts |= {"pointer": error.pointer, **({} if error.line is None else {"line": error.line})}
-        headers = {"retry-after": "5"} if status in (423, 429) else {}
+        headers = {"retry-after": "5"} if status in (423, 429, 503) else {}
         return status, problem_body(status, error.id, error.what, **parts), headers
     return unexpected(error)
 

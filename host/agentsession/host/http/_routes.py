@@ -31,9 +31,10 @@ from agentsession.host.http._once import Once, key_of
 from agentsession.host.http._openapi import openapi_document
 from agentsession.host.http._principals import READ, WRITE, Principal, Tickets
 from agentsession.host.http._problems import Problem
-from agentsession.host.http._served import Agent, Session, Sessions
+from agentsession.host.live import LiveSession, LiveSessions, ServedAgent
 from agentsession.protocol import (
     PROTOCOL_VERSION,
+    ExecutionOptions,
     InvalidInput,
     MessageInput,
     OpenOptions,
@@ -51,7 +52,7 @@ Work = Callable[[Request, Principal], Awaitable[Response]]
 _SESSION: Final = "/agents/{agent}/sessions/{session_id}"
 
 
-def contract_routes(sessions: Sessions, limits: Limits, tickets: Tickets) -> list[Route]:
+def contract_routes(sessions: LiveSessions, limits: Limits, tickets: Tickets) -> list[Route]:
     """All routes, for a router below the guards."""
     calls = _Calls(sessions, limits, tickets)
     table: list[tuple[str, str, Work]] = [
@@ -79,7 +80,7 @@ def contract_routes(sessions: Sessions, limits: Limits, tickets: Tickets) -> lis
 
 
 class _Calls:
-    def __init__(self, sessions: Sessions, limits: Limits, tickets: Tickets) -> None:
+    def __init__(self, sessions: LiveSessions, limits: Limits, tickets: Tickets) -> None:
         self._sessions = sessions
         self._tickets = tickets
         self._once = Once(limits.remembered_keys)
@@ -130,6 +131,7 @@ class _Calls:
     async def open(self, request: Request, principal: Principal) -> Response:
         agent = self._agent(request)
         options = _bound(await read_whole(request, OpenOptions, "options"), principal)
+        _check_execution(agent.host is not None, options.execution)
         session = await self._sessions.open(agent.name, principal.user_id, options)
         return _created(session, request.scope["path"])
 
@@ -139,6 +141,7 @@ class _Calls:
     async def update(self, request: Request, principal: Principal) -> Response:
         config = await read_whole(request, SessionConfig, "changes")
         session = await self._session(request, principal)
+        _check_mode(session.is_hosted, config.permission_mode)
         return _json((await session.update(config)).to_wire())
 
     async def delete(self, request: Request, principal: Principal) -> Response:
@@ -172,6 +175,7 @@ class _Calls:
                 )
             given = given.model_copy(update={"idempotency_key": key})
         session = await self._session(request, principal)
+        _check_execution(session.is_hosted, body.options)
         started = await session.stream(given, body.options)
         if wants_sse(request.headers):
             return self._readers.drive(session, started, principal)
@@ -200,7 +204,7 @@ class _Calls:
     async def close(self, request: Request, principal: Principal) -> Response:
         await read_object(request, ())
         session = await self._session(request, principal)
-        await session.close()
+        await self._sessions.close(session)
         return _json({"state": "closed"})
 
     async def rewind(self, request: Request, principal: Principal) -> Response:
@@ -214,6 +218,7 @@ class _Calls:
         at = read_seq(body.get("at"), "at")
         options = _bound(read_model(OpenOptions, body.get("options", {}), "options"), principal)
         agent, session_id = self._named(request)
+        _check_execution(agent.host is not None, options.execution)
         session = await self._sessions.fork(agent.name, principal.user_id, session_id, at, options)
         path: str = request.scope["path"]
         return _created(session, path.rsplit("/", 2)[0])
@@ -227,18 +232,18 @@ class _Calls:
 
     # --- shared -------------------------------------------------------------------------------------------------
 
-    def _agent(self, request: Request) -> Agent:
+    def _agent(self, request: Request) -> ServedAgent:
         name: str = request.path_params["agent"]
         agent = self._sessions.agents.get(name)
         if agent is None:
             raise Problem(404, "agent-not-found", "no agent is served under that name", got=ascii(name[:40])[1:-1])
         return agent
 
-    def _named(self, request: Request) -> tuple[Agent, str]:
+    def _named(self, request: Request) -> tuple[ServedAgent, str]:
         agent = self._agent(request)
         return agent, check_id(request.path_params["session_id"], "session id")
 
-    async def _session(self, request: Request, principal: Principal) -> Session:
+    async def _session(self, request: Request, principal: Principal) -> LiveSession:
         agent, session_id = self._named(request)
         return await self._sessions.get(agent.name, principal.user_id, session_id)
 
@@ -254,9 +259,30 @@ def _bound(options: OpenOptions, principal: Principal) -> OpenOptions:
     return options.model_copy(update={"user_id": principal.user_id})
 
 
-def _shown(session: Session) -> dict[str, Any]:
+def _check_execution(is_hosted: bool, options: ExecutionOptions | None) -> None:
+    """With a host on the server, no client has tools run without it, or loosens the mode that it judges by."""
+    if options is None or not is_hosted:
+        return
+    _check_mode(is_hosted, options.permission_mode)
+    if options.host_tool_execution is False:
+        raise Problem(403, "hosted", "a host on this server decides what runs", where="hostToolExecution")
+
+
+def _check_mode(is_hosted: bool, mode: str | None) -> None:
+    if is_hosted and mode not in (None, "plan"):
+        raise Problem(
+            403,
+            "hosted",
+            "a host on this server decides what runs: a client may only make its mode stricter",
+            got=ascii(mode)[:40],
+            expected="plan",
+            where="permissionMode",
+        )
+
+
+def _shown(session: LiveSession) -> dict[str, Any]:
     return {
-        "agent": session.key.agent,
+        "agent": session.agent.name,
         "sessionId": session.key.session_id,
         "state": session.state,
         "pending": [request.to_wire() for request in session.pending],
@@ -286,7 +312,7 @@ def _json(value: dict[str, Any], status: int = 200) -> Response:
     return Response(dumps(value), status, media_type="application/json")
 
 
-def _created(session: Session, collection: str) -> Response:
+def _created(session: LiveSession, collection: str) -> Response:
     response = _json(_shown(session), 201)
     response.headers["location"] = quote(f"{collection}/{session.key.session_id}")
     return response
