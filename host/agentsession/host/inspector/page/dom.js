@@ -1,0 +1,27 @@
+// Making elements. The one way text gets into the page: as text nodes, spelled out by `escape`.
+import { escape } from "./text.js";
+
+// el("p.dim", "text", node, ...) or el("input", {type: "text", onclick: f}, ...)
+export function el(what, ...rest) {
+  const [tag, ...classes] = what.split(".");
+  const node = document.createElement(tag);
+  if (classes.length) node.className = classes.join(" ");
+  for (const one of rest) {
+    if (one === null || one === undefined || one === false) continue;
+    if (typeof one === "string") node.append(escape(one));
+    else if (one instanceof Node) node.append(one);
+    else if (Array.isArray(one)) node.append(...one);
+    else
+      for (const [name, value] of Object.entries(one)) {
+        if (value === undefined || value === null || value === false) continue;
+        if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+        else if (name === "value") node.value = value;
+        else node.setAttribute(name, value === true ? "" : escape(String(value)));
+      }
+  }
+  return node;
+}
+
+export function button(label, onclick, classes = "") {
+  return el("button" + classes, { type: "button", onclick }, label);
+}
