@@ -59,6 +59,7 @@ from agentsession.protocol import (
     AgentExecutor,
     ExecutionOptions,
     Initialize,
+    MemoryRecordStore,
     OpenOptions,
     RecordInfo,
     RecordStore,
@@ -76,7 +77,7 @@ class AcpAgent:
     """Serves one executor to one client; :func:`serve_streams` connects it. The executor must be entered.
 
     ``tools``: what the host of each session runs, beside the client's own.
-    ``store``: where sessions are kept; without one, they live as long as the executor.
+    ``store``: where sessions are kept; without one and one of the executor's, they live as long as this.
     ``user_id``: whose sessions they are: whoever started the process.
     ``execution``: for every session, such as a model or the permission mode that a new one begins in.
     ``auth``: a check for each method that the client may choose; without one nobody has to.
@@ -96,6 +97,8 @@ class AcpAgent:
     ) -> None:
         self._executor = executor
         self._tools = tools if is_provider(tools) else ToolBox(cast("Iterable[ToolLike]", tools))
+        if store is None and getattr(executor, "store", executor) is None:
+            store = MemoryRecordStore()  # an editor closes and loads sessions while the process lives
         self._store = store
         self._user_id = user_id
         self._execution = execution or ExecutionOptions()

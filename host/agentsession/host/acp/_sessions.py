@@ -203,6 +203,7 @@ class Served:
 
     async def close(self) -> None:
         """End what runs, close the session and its tools; nothing is left."""
+        self._is_cancelled = self._is_cancelled or self.is_running
         try:
             if self.session is not None:
                 await self._host.close(self.session)
