@@ -81,7 +81,8 @@ class Suite:
         self._writer.write(json.dumps({"id": number, "what": what, **fields}).encode() + b"\n")
         await self._writer.drain()
         try:
-            return await future
+            answer: dict[str, Any] = await future
+            return answer
         except asyncio.CancelledError:
             self._writer.write(json.dumps({"id": number, "what": "cancel"}).encode() + b"\n")
             raise
@@ -234,7 +235,7 @@ class Player:
         return key
 
     async def _own(self, session_id: str, key: str, call: Call) -> dict[str, Any]:
-        wrong = check_schema(self._schemas[call.name], call.args)
+        wrong = check_schema(self._schemas[call.name] or {}, call.args)
         if wrong is not None:
             return await self._end(session_id, key, "failed", {"error": "wrong arguments"})
         if not await self._may(session_id, key):
