@@ -1,0 +1,85 @@
+"""What an editor offers: its files as tools, and forms for questions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from acp.schema import (
+    AcceptElicitationResponse,
+    ClientCapabilities,
+    ElicitationCapabilities,
+    ElicitationFormCapabilities,
+    FileSystemCapabilities,
+    ReadTextFileResponse,
+    WriteTextFileResponse,
+)
+from tests.host.acp.editor import Editor, editing, text
+
+from agentsession.adapters.scripted import Ask, Call, Say, ScriptedExecutor, Step
+from agentsession.host import allow_all
+
+pytestmark = pytest.mark.anyio
+
+FILES = ClientCapabilities(fs=FileSystemCapabilities(read_text_file=True, write_text_file=True))
+FORMS = ClientCapabilities(elicitation=ElicitationCapabilities(form=ElicitationFormCapabilities()))
+COLOUR = {"type": "object", "properties": {"colour": {"type": "string"}}, "required": ["colour"]}
+
+
+class Offering(Editor):
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: dict[str, str] = {}
+        self.questions: list[str] = []
+
+    async def read_text_file(self, path: str, **_: Any) -> ReadTextFileResponse:
+        return ReadTextFileResponse(content=f"old text of {Path(path).name}")
+
+    async def write_text_file(self, path: str, content: str, **_: Any) -> WriteTextFileResponse:
+        self.written[path] = content
+        return WriteTextFileResponse()
+
+    async def create_elicitation(self, message: str, mode: Any, **_: Any) -> AcceptElicitationResponse:
+        self.questions.append(message)
+        return AcceptElicitationResponse(action="accept", content={"colour": "red"})
+
+
+async def test_a_file_is_written_through_the_editor_and_shown_as_a_diff(tmp_path: Path) -> None:
+    editor = Offering()
+    script: list[list[Step]] = [[Call("editor_write_text_file", {"path": "a.txt", "content": "new"}), Say("Done.")]]
+    async with editing(ScriptedExecutor(script), editor, FILES, policy=allow_all) as client:
+        made = await client.new_session(str(tmp_path), mcp_servers=[])
+        await client.prompt(made.session_id, text("go"))
+    path = str(tmp_path / "a.txt")
+    assert editor.written == {path: "new"}
+    diff = editor.of("tool_call_update")[-1].content[0]
+    assert (diff.type, diff.path, diff.old_text, diff.new_text) == ("diff", path, "old text of a.txt", "new")
+
+
+@pytest.mark.parametrize("path", ["../a.txt", "/etc/passwd", "link/a.txt"])
+async def test_a_file_outside_the_sessions_folders_is_refused(tmp_path: Path, path: str) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "in" / "link").symlink_to(tmp_path / "out")
+    editor = Offering()
+    script: list[list[Step]] = [[Call("editor_write_text_file", {"path": path, "content": "new"}), Say("Well.")]]
+    async with editing(ScriptedExecutor(script), editor, FILES, policy=allow_all) as client:
+        made = await client.new_session(str(tmp_path / "in"), mcp_servers=[])
+        await client.prompt(made.session_id, text("go"))
+    assert editor.written == {}
+    assert editor.of("tool_call_update")[-1].status == "failed"
+
+
+@pytest.mark.parametrize(("client_can", "asked", "action"), [(FORMS, 1, "accept"), (ClientCapabilities(), 0, "cancel")])
+async def test_a_question_is_a_form_where_the_editor_has_forms(
+    client_can: ClientCapabilities, asked: int, action: str
+) -> None:
+    editor = Offering()
+    script: list[list[Step]] = [
+        [Ask("Which colour?", schema=COLOUR), Say(lambda memory: getattr(memory.last, "action", "none"))]
+    ]
+    async with editing(ScriptedExecutor(script), editor, client_can) as client:
+        made = await client.new_session(str(Path.cwd()), mcp_servers=[])
+        await client.prompt(made.session_id, text("go"))
+    assert (len(editor.questions), editor.said) == (asked, action)
