@@ -407,7 +407,9 @@ async def test_scrolled_up_it_stays_there_and_counts_what_is_new(browser: Chrome
     ]
     async with at_work(browser, steps) as (_, tab):
         await tab.see("Message 29.")
-        await tab.run("document.querySelector('#scroller').scrollTop = 0")
+        wheel = {"type": "mouseWheel", "x": 500, "y": 400, "deltaX": 0, "deltaY": -30_000}
+        await tab.call("Input.dispatchMouseEvent", **wheel)
+        await tab.until("document.querySelector('#scroller').scrollTop === 0")
         await tab.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
         gate.open()
         await tab.until("document.querySelector('#news').textContent.startsWith('13 new')")

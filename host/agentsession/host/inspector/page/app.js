@@ -370,7 +370,7 @@ let opener = null;
 function sheet(name) {
   if (name) opener = document.activeElement;
   document.body.dataset.sheet = name || "";
-  if (name === "waiting") $("cards").focus();
+  if (name === "waiting") $("cards").focus({ preventScroll: true });
   else if (name) $("sessions").querySelector(".close").focus();
   else if (opener) opener.focus(), (opener = null);
 }

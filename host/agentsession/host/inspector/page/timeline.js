@@ -10,6 +10,7 @@ export class Timeline {
   #unseen = 0;
   #query = "";
   #here = null;
+  #moved = -Infinity;
 
   // `places`: {list, scroller, news, log, found}. `actions.takeBack(text)` puts an undelivered steer into the box again.
   constructor(places, actions) {
@@ -19,9 +20,18 @@ export class Timeline {
     this.isLoud = false; // what is replayed when a session is opened is not announced
     places.scroller.addEventListener("scroll", () => {
       const { scrollTop, scrollHeight, clientHeight } = places.scroller;
-      this.isFollowing = scrollHeight - scrollTop - clientHeight < 40;
-      if (this.isFollowing) this.#seen();
+      if (scrollHeight - scrollTop - clientHeight < 40) {
+        this.isFollowing = true;
+        this.#seen();
+      } else if (performance.now() - this.#moved < 1000) this.isFollowing = false;
     });
+    // Layout scrolls too; only a person's own move stops following.
+    for (const move of ["wheel", "touchmove", "pointerdown", "keydown"])
+      places.scroller.addEventListener(move, () => (this.#moved = performance.now()), { passive: true });
+    // Rows get their height when they are drawn, and a phone is turned: the end stays the end.
+    const stick = new ResizeObserver(() => this.isFollowing && (places.scroller.scrollTop = places.scroller.scrollHeight));
+    stick.observe(places.list);
+    stick.observe(places.scroller);
     places.news.addEventListener("click", () => this.toEnd());
   }
 
@@ -115,6 +125,7 @@ export class Timeline {
     if (this.#here) this.#here.classList.remove("here");
     this.#here = next;
     next.classList.add("here");
+    this.#moved = performance.now();
     next.scrollIntoView({ block: "nearest" });
     next.focus({ preventScroll: true });
   }
