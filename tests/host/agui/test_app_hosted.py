@@ -11,13 +11,13 @@ import anyio
 import pytest
 from google.adk.agents import LlmAgent
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
-from tests.host.agui.inputs import tool_message
+from tests.host.agui.inputs import tool_message, user
 from tests.host.agui.serving import Poster, outcome, serving
 from tests.host.agui.streams import of_type
 
 from agentsession.adapters.adk import AdkExecutor, ScriptedLlm, call, calls, say
 from agentsession.adapters.scripted import Ask, Call, Calls, Say, ScriptedExecutor
-from agentsession.host import Host, Rule, RulePolicy, SqliteRecordStore
+from agentsession.host import Host, Rule, RulePolicy, SqliteRecordStore, ToolContext
 from agentsession.host.agui import agui_app
 from agentsession.host.live import LiveSessions, ServedAgent
 from agentsession.protocol import AgentExecutor
@@ -208,3 +208,56 @@ async def test_a_message_leaves_what_waits_and_runs() -> None:
         events = await poster.run(is_resumed=True, resume=resume)
         assert text_of(events) == "Fresh."
         assert desk.done == []
+
+
+@pytest.mark.parametrize("policy", ["cancel", "carry_on"])
+async def test_a_hosts_tool_at_work_when_its_client_leaves(policy: Any) -> None:
+    reached, opened, stopped = anyio.Event(), anyio.Event(), anyio.Event()
+
+    async def look() -> str:
+        """Take a while."""
+        reached.set()
+        try:
+            await opened.wait()
+        except anyio.get_cancelled_exc_class():
+            stopped.set()
+            raise
+        return "seen"
+
+    script = ScriptedExecutor([[Call("look", {}, id="c1"), Say("Over.")], [Say("Next.")]])
+    async with posting(script, look, on_disconnect=policy, grace_s=0.01) as poster:
+        async with poster.stream(poster.sent(user("u1"))):
+            await reached.wait()
+        if policy == "cancel":
+            await stopped.wait()
+        else:
+            opened.set()
+        events = await poster.say("u2")
+        assert text_of(events) == "Next."
+        said = [message.get("content") for message in poster.client.messages if message["role"] == "assistant"]
+        assert ("Over." in said) is (policy == "carry_on")
+        assert said[-1] == "Next."
+
+
+async def test_a_host_at_work_between_two_streams_is_seen_as_it_works() -> None:
+    reached, opened = anyio.Event(), anyio.Event()
+
+    async def look(context: ToolContext) -> str:
+        """Tell how far it is."""
+        context.progress(1, total=2)
+        reached.set()
+        await opened.wait()
+        return "seen"
+
+    script = ScriptedExecutor([[Call("look", {}, id="c1"), Say("Over.")]], reenter=True)
+    async with posting(script, look) as poster:
+        async with poster.stream(poster.sent(user("u1"))) as events:
+            found = []
+            async for event in events:
+                found.append(event)
+                if event["type"] == "ACTIVITY_SNAPSHOT":
+                    await reached.wait()
+                    opened.set()
+        assert outcome(found) == {"type": "success"}
+        assert text_of(found) == "Over."
+        assert opened.is_set()

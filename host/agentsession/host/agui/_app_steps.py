@@ -121,6 +121,7 @@ class Steps:
         try:
             await self._answer(live, reader, plan)
             if plan.message is not None and not (plan.goes_on and live.pending):
+                await _host_is_done(live)
                 try:
                     started = await live.stream(plan.message, options)
                 except InvalidInput as error:
@@ -296,6 +297,12 @@ class Steps:
     def _put(self, events: list[Wire]) -> None:
         for wire in events:
             self._sink.put(encode(wire))
+
+
+async def _host_is_done(live: LiveSession) -> None:
+    """A turn ends with an event, and its host a moment later: only then may the next begin."""
+    if live.is_hosted and live.state != "running":
+        await live.at_rest()
 
 
 def _own_tools(live: LiveSession) -> Iterator[ToolDescriptor]:
