@@ -193,7 +193,11 @@ class Driver:
             if item["id"] in told:
                 assert (item.get("content") or "") == (told[item["id"]].get("content") or ""), item["id"]
         had = {item["id"] for item in self.client.messages}
-        assert set(told) <= had
+        called = {call["id"] for item in self.client.messages for call in item.get("toolCalls", ())}
+        for item in told.values():
+            calls = {call["id"] for call in item.get("toolCalls", ())}
+            assert calls <= called
+            assert item["id"] in had or (calls and "content" not in item)
 
 
 @settings(max_examples=150, deadline=None)

@@ -8,7 +8,7 @@ import pytest
 from tests.host.agui.story import Story
 from tests.host.agui.streams import Client, kinds, of_type
 
-from agentsession.host.agui import Known, result_display
+from agentsession.host.agui import Known, messages_snapshot, result_display
 from agentsession.protocol import (
     AgentEnd,
     AgentStart,
@@ -319,3 +319,25 @@ def test_a_result_whose_text_is_empty_is_its_data_and_thoughts_are_in_none() -> 
     story.answer("r-1", source="agent", content=[Thought(text="hm"), Text(text="")], data={"n": 1})
     story.end()
     assert of_type(story.run(), "TOOL_CALL_RESULT")[0]["content"] == '{"n":1}'
+
+
+def test_calls_of_one_step_are_one_message_though_they_name_none() -> None:
+    story = Story()
+    story.turn()
+    for request_id in ("r-1", "r-2"):
+        story.add(ToolRequest, request_id=request_id, name="run", args_delta="{", partial=True)
+    for request_id in ("r-1", "r-2"):
+        story.call(request_id, needs="none")
+    for request_id in ("r-1", "r-2"):
+        story.answer(request_id, source="agent")
+    story.say("m-1", "And one more.")
+    story.call("r-3", needs="none")
+    story.answer("r-3", source="agent")
+    story.call("r-4", needs="none")
+    story.answer("r-4", source="agent")
+    story.end()
+    client = Client()
+    client.receive(story.run())
+    for messages in (client.messages, messages_snapshot(story.events)):
+        found = {item["id"]: [call["id"] for call in item["toolCalls"]] for item in messages if item.get("toolCalls")}
+        assert found == {"r-1": ["r-1", "r-2"], "m-1": ["r-3"], "r-4": ["r-4"]}

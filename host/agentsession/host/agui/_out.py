@@ -28,6 +28,7 @@ from agentsession.host._child_events import child_events
 from agentsession.host.agui._out_agents import AgentsOut
 from agentsession.host.agui._out_known import Known, client_message_id
 from agentsession.host.agui._out_outcome import Outcome, Spending, outcome_of
+from agentsession.host.agui._out_places import CallPlaces
 from agentsession.host.agui._out_snapshots import message_ids, messages_snapshot
 from agentsession.host.agui._out_state import state_snapshot
 from agentsession.host.agui._out_text import ROLES, TextOut, call_signature
@@ -115,6 +116,7 @@ class RunMapper:
         self._text = TextOut()
         self._tools = ToolsOut(self._answered)
         self._agents = AgentsOut(known.threads)
+        self._places = CallPlaces()
         self._spending = Spending()
         self._fatal: Error | None = None
         self._result: list[Any] = []
@@ -182,6 +184,7 @@ class RunMapper:
         if type(event) is Message and event.partial:  # by far the most: nothing is remembered of one
             return stamped(self._message(event), event)
         self._state = self.known.fold(event)
+        self._places.note(event)
         handler = self._handlers.get(type(event), self._unknown)
         return stamped(handler(event), event)
 
@@ -231,8 +234,14 @@ class RunMapper:
         return out
 
     def _request(self, event: ToolRequest) -> list[Wire]:
-        owner = self._text.owner(event.message_id) if event.message_id is not None else None
-        return self._tools.request(event, self._tag(event), owner)
+        if self._tools.has_begun(event.request_id):
+            return self._tools.request(event, self._tag(event))
+        tag, message_id = self._tag(event), self._places.of(event)
+        owner = self._text.owner(message_id) if message_id is not None else None
+        if owner is not None and owner != tag:
+            message_id = None  # a call is its message's agent's
+        self._places.placed(event, message_id)
+        return self._tools.request(event, tag, message_id)
 
     def _progress(self, event: ToolUpdate) -> list[Wire]:
         children = child_events(event)
@@ -246,6 +255,7 @@ class RunMapper:
 
     def _child(self, update: ToolUpdate, event: Event) -> list[Wire]:
         """What a sub-agent in a session of its own does, whose events come as progress of a call."""
+        self._places.note(event)
         match event:
             case AgentStart():
                 self.known.threads.started(event)

@@ -14,6 +14,7 @@ from typing import Any
 
 from agentsession.host.agui._out_content import as_content, result_content
 from agentsession.host.agui._out_known import Invocations, client_message_id
+from agentsession.host.agui._out_places import CallPlaces
 from agentsession.host.agui._out_text import ROLES, call_signature, thoughts
 from agentsession.host.agui._out_tools import result_id, status_of
 from agentsession.host.agui._out_wire import Wire, own
@@ -75,6 +76,7 @@ class _Conversation:
     def __init__(self, answered: Mapping[str, str]) -> None:
         self._answered = answered
         self._threads = Invocations()
+        self._places = CallPlaces()
         self._order: list[Wire] = []
         self._assistants: dict[str, Wire] = {}
         """By message id; of a call without one by its own."""
@@ -94,6 +96,7 @@ class _Conversation:
 
     def take(self, event: Event) -> None:
         """Take in the next event."""
+        self._places.note(event)
         match event:
             case Message(partial=False):
                 self._say(event)
@@ -154,7 +157,8 @@ class _Conversation:
         return message
 
     def _call(self, event: ToolRequest) -> None:
-        owner = event.message_id or event.request_id
+        owner = self._places.of(event) or event.request_id
+        self._places.placed(event, owner)
         message = self._assistant(owner, self._threads.tag(event.thread_id))
         function = {"name": event.name, "arguments": dumps(event.args or {})}
         call: Wire = {"id": event.request_id, "type": "function", "function": function}

@@ -47,7 +47,12 @@ MAPPING: Final = (
     Row("message", "thought", _REASONING, "under `ID.t0`, `ID.t1` …; a signature alone has no content"),
     Row("message", "signature of text or call", ("REASONING_ENCRYPTED_VALUE",), "after the end of what is signed"),
     Row("message", "media, code, diff, other parts", ("ACTIVITY_SNAPSHOT",), "under `ID.p0` …; raw calls: nothing"),
-    Row("tool_request", "partial", ("TOOL_CALL_START", "TOOL_CALL_ARGS"), "calls may interleave"),
+    Row(
+        "tool_request",
+        "partial",
+        ("TOOL_CALL_START", "TOOL_CALL_ARGS"),
+        "may interleave; those of a step are one assistant message",
+    ),
     Row("tool_request", "whole", ("TOOL_CALL_ARGS", "TOOL_CALL_END"), "what is missing; `agentsession`: owner, needs"),
     Row(
         "tool_request", "other than its fragments", ("MESSAGES_SNAPSHOT",), "the right arguments also in `agentsession`"

@@ -69,16 +69,16 @@ class ToolsOut:
         """Whether the call was told in this run and its result was not."""
         return request_id in self._ended and request_id not in self._results
 
-    def request(self, event: ToolRequest, tag: dict[str, str], owner: dict[str, str] | None = None) -> list[Wire]:
-        """A fragment of a request, or the whole of one. ``owner``: whose its message is, if that has begun."""
+    def request(self, event: ToolRequest, tag: dict[str, str], message_id: str | None = None) -> list[Wire]:
+        """A fragment of a request, or the whole of one. ``message_id``: of the message that it belongs to."""
         out: list[Wire] = []
         call = self._calls.get(event.request_id)
         if call is None:
             call = _Call(event.name, tag)
             self._calls[event.request_id] = call
             start: Wire = {"type": "TOOL_CALL_START", "toolCallId": event.request_id, "toolCallName": event.name, **tag}
-            if event.message_id is not None and (owner is None or owner == tag):  # a call is its message's agent's
-                start["parentMessageId"] = event.message_id
+            if message_id is not None:
+                start["parentMessageId"] = message_id
             out.append(start)
         if event.partial:
             return [*out, *_args(event.request_id, call.text.feed(event.args_delta or ""))]
