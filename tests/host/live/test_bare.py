@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 import anyio
 import pytest
 
-from agentsession.adapters.scripted import Ask, Call, Calls, Say, ScriptedExecutor, Step
+from agentsession.adapters.scripted import Ask, Call, Calls, Delay, Say, ScriptedExecutor, Step
 from agentsession.host.live import LiveSession, LiveSessions, ServedAgent, TooManySessions
 from agentsession.protocol import (
     ConfigurationError,
@@ -141,7 +141,8 @@ async def test_a_waiting_turn_goes_on_after_its_session_was_closed() -> None:
 
 
 async def test_a_second_stream_is_refused_while_one_runs(sessions: LiveSessions) -> None:
-    script: Sequence[Sequence[Step]] = [[Calls(Call("look", {})), Say("Seen.")]]
+    go_on = anyio.Event()
+    script: Sequence[Sequence[Step]] = [[Calls(Call("look", {})), Delay(until=go_on.wait), Say("Seen.")]]
     async with LiveSessions([ServedAgent("agent", ScriptedExecutor(script))]) as sessions:
         live = await sessions.open("agent", "ann")
         started = await live.stream("go")
@@ -150,6 +151,7 @@ async def test_a_second_stream_is_refused_while_one_runs(sessions: LiveSessions)
         again = await live.stream(result(request.request_id, {"seen": 1}))
         with pytest.raises(StreamActive):
             await live.stream()
+        go_on.set()
         assert again.receipts[0].ok
         assert await whole(live, again.cursor, again.stream_id) == ["Seen.", "completed"]
 

@@ -145,6 +145,8 @@ class LiveSession:
             cursor = self.last_seq
             stream = self.session.stream(input, options)
             try:
+                if stream.receipts:  # they hold when what they are for is stored: entering waits for that
+                    await stream.__aenter__()
                 # A stream that was attached to began before: its events begin where its reader does.
                 return Started(stream.stream_id, stream.turn_id, tuple(stream.receipts), min(cursor, stream.cursor))
             finally:

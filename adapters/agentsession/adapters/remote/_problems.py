@@ -1,0 +1,102 @@
+"""Problems of the server as the contract's errors.
+
+Not for: connections that break (``_wire.py``). Rules carried: none. May import: ``agentsession.protocol``.
+
+docs/reference/http.md says what a problem has. What is no problem of the contract's, such as a proxy's page, becomes
+an error that says its status, and nothing of its text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from agentsession.protocol import (
+    AbortTimeout,
+    AgentSessionError,
+    ConfigurationError,
+    ConnectionLost,
+    CursorGone,
+    InvalidInput,
+    NothingToContinue,
+    ProtocolViolation,
+    RunEnded,
+    SchemaError,
+    SessionBusy,
+    SessionClosed,
+    SessionError,
+    SessionExists,
+    SessionNotFound,
+    StreamActive,
+    Unimplemented,
+    UnsupportedVersion,
+)
+
+__all__ = ["error_of"]
+
+_CLASSES: Final[Mapping[str, type[AgentSessionError]]] = {
+    cls.__name__: cls
+    for cls in (
+        AbortTimeout,
+        AgentSessionError,
+        ConfigurationError,
+        ConnectionLost,
+        CursorGone,
+        InvalidInput,
+        NothingToContinue,
+        RunEnded,
+        SessionBusy,
+        SessionClosed,
+        SessionError,
+        SessionExists,
+        SessionNotFound,
+        StreamActive,
+        Unimplemented,
+        UnsupportedVersion,
+    )
+}
+_BY_CODE: Final[Mapping[str, type[AgentSessionError]]] = {
+    **{cls.default_id: cls for cls in _CLASSES.values()},
+    "unauthenticated": ConfigurationError,
+    "scope": ConfigurationError,
+    "host": ConfigurationError,
+    "agent-not-found": ConfigurationError,
+    "user": InvalidInput,
+    "bad-json": InvalidInput,
+    "bad-request": InvalidInput,
+    "too-large": InvalidInput,
+    "key-reused": InvalidInput,
+}
+_PARTS: Final = ("where", "expected", "got", "fix")
+_FIXES: Final[Mapping[int, str]] = {
+    401: "pass the token that the server's verifier knows: RemoteExecutor(..., token=...)",
+    404: "look at the base URL: what is served below it is in docs/reference/http.md",
+}
+
+
+def error_of(status: int, problem: object) -> AgentSessionError:
+    """The error that an answer from 400 on stands for; ``problem`` is its JSON, if it had any."""
+    given: Mapping[str, Any] = problem if isinstance(problem, dict) else {}
+    code = given.get("code")
+    if not isinstance(code, str):
+        return ConfigurationError(f"the server answered {status}, without saying why", fix=_FIXES.get(status))
+    detail = given.get("detail")
+    what = detail if isinstance(detail, str) else code
+    parts: dict[str, Any] = {name: given[name] for name in _PARTS if isinstance(given.get(name), str)}
+    if status in _FIXES:
+        parts.setdefault("fix", _FIXES[status])
+    rule, name = given.get("rule"), given.get("error")
+    if isinstance(rule, str) and name in (None, "ProtocolViolation"):
+        blame = given.get("blame")
+        return ProtocolViolation(rule, what, blame="host" if blame == "host" else "peer", **parts)
+    if name == "SchemaError" or (name is None and code == SchemaError.default_id):
+        pointer, line = given.get("pointer"), given.get("line")
+        return SchemaError(
+            what,
+            pointer=pointer if isinstance(pointer, str) else "/",
+            line=line if isinstance(line, int) else None,
+            id=code,
+            **parts,
+        )
+    cls = _CLASSES.get(name) if isinstance(name, str) else None
+    return (cls or _BY_CODE.get(code, AgentSessionError))(what, id=code, **parts)

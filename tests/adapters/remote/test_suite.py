@@ -1,0 +1,35 @@
+"""The suite over real loopback: what an executor declares it keeps behind HTTP, also where connections are cut."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+from tests.adapters.remote.behind import RemoteHarness
+from tests.conformance.harnesses import scripted
+
+from agentsession.conformance.results import Status
+from agentsession.conformance.runner import run
+
+pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio"])]
+
+GOOD = (Status.PASS, Status.NOT_APPLICABLE)
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """The base class logs each exception that a script raises; a test that fails should show its own."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+SEED = 7
+
+
+@pytest.mark.parametrize("seed", [None, SEED], ids=["whole", f"cut by seed {SEED}"])
+async def test_a_remote_executor_passes_at_every_level_it_declares(seed: int | None) -> None:
+    report = await run(RemoteHarness(scripted.reentered, seed=seed))
+    assert [(each.rule, each.status, each.message) for each in report.results if each.status not in GOOD] == []
+    assert report.reached == "full"
