@@ -20,6 +20,7 @@ _NAMES: Final = (
     "hooks",
     "record_growth",
     "host_many",
+    "agui_http",
 )
 
 

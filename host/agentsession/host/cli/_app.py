@@ -263,6 +263,86 @@ def acp(
 
 
 @app.command()
+def serve(
+    target: Target,
+    address: Annotated[str, typer.Option("--host", help="The address to listen at; beyond loopback users log in.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(help="The port; 0 takes a free one.")] = 8000,
+    agui: Annotated[bool, typer.Option("--agui", help="Also serve AG-UI, at /agui/AGENT.")] = False,
+    ui: Annotated[bool, typer.Option("--ui", help="Also serve the page to watch and steer sessions, at /.")] = False,
+    bare: Annotated[bool, typer.Option("--bare", help="The client is the host: no policy and no tools here.")] = False,
+    tokens: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Who may connect: a line USER TOKEN for each.")
+    ] = None,
+    auth: Annotated[
+        str | None, typer.Option(metavar="MODULE:NAME", help="A verifier of your own: async verify(request).")
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A name that this server goes by; repeatable.")
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None, typer.Option(metavar="URL", help="A site whose pages may call it; repeatable.")
+    ] = None,
+    on_disconnect: Annotated[
+        Literal["cancel", "carry-on"], typer.Option(help="What becomes of an AG-UI run whose client has gone.")
+    ] = "cancel",
+    model: Annotated[str | None, typer.Option(help="Another model than the agent's own.")] = None,
+    tools: Annotated[
+        str | None, typer.Option(metavar="MODULE:NAME", help="Tools that the server runs: a function or a list.")
+    ] = None,
+    yes_read_only: Annotated[
+        bool, typer.Option("--yes-read-only", help="Allow the agent's own tools that say they only read.")
+    ] = False,
+    allow: Annotated[list[str] | None, typer.Option(metavar="GLOB", help="Allow tools by name; repeatable.")] = None,
+    deny: Annotated[list[str] | None, typer.Option(metavar="GLOB", help="Deny tools by name; repeatable.")] = None,
+    policy: Annotated[
+        list[str] | None, typer.Option("--policy", metavar="FILE", help="Rules from this TOML file; repeatable.")
+    ] = None,
+    store: Annotated[str | None, typer.Option(metavar="FILE", help="Keep the records in this SQLite file.")] = None,
+    hooks: Annotated[list[str] | None, typer.Option(metavar="FILE", help="Hooks to ask; repeatable.")] = None,
+    color: Color = "auto",
+    debug: Debug = False,
+    max_turns: Annotated[int | None, typer.Option(metavar="N", help="Model steps of a turn, at most.")] = None,
+    max_calls: Annotated[int | None, typer.Option(metavar="N", help="Model calls of a turn, at most.")] = None,
+    max_time: Annotated[str | None, typer.Option(metavar="TIME", help="Time at work of a turn: 90s, 5m, 1h.")] = None,
+) -> None:
+    """Serve an agent over HTTP, AG-UI, and with a page to watch and steer it."""
+    from agentsession.host.cli import _serve
+    from agentsession.host.cli._limit_options import LimitOptions
+    from agentsession.host.cli._setup import RunOptions
+
+    run_options = RunOptions(
+        target=target,
+        model=model,
+        tools=tools,
+        yes_read_only=yes_read_only,
+        allow=allow or (),
+        deny=deny or (),
+        policy=policy or (),
+        store=store,
+        hooks=hooks or (),
+        color=color,
+        debug=debug,
+        limits=LimitOptions.read(max_turns=max_turns, max_calls=max_calls, max_time=max_time),
+    )
+    options = _serve.ServeOptions(
+        run=run_options,
+        address=address,
+        port=port,
+        agui=agui,
+        ui=ui,
+        bare=bare,
+        tokens=tokens,
+        auth=auth,
+        allowed_hosts=allow_host or (),
+        allowed_origins=allow_origin or (),
+        on_disconnect="carry_on" if on_disconnect == "carry-on" else "cancel",
+    )
+    raise typer.Exit(_serve.serve(options))
+
+
+@app.command()
 def inspect(target: Target, as_json: Json = False, color: Color = "auto", debug: Debug = False) -> None:
     """Show what an agent is: its tools, sub-agents and capabilities."""
     from agentsession.host.cli import _inspect

@@ -44,6 +44,21 @@ _COMMAND_LINE: Final = (
         _USAGE,
     ),
     ErrorEntry(
+        "port-in-use",
+        "`serve` cannot listen at this address and port.",
+        "Another program listens there, or the address is none of this machine's.",
+        "Take another port: `agentsession serve MODULE:agent --port 8001`, or `--port 0` for a free one.",
+        _USAGE,
+    ),
+    ErrorEntry(
+        "auth-invalid",
+        "What `serve` was told about who may connect cannot be used.",
+        "`--tokens` names a text file with a line `USER TOKEN` for each user, the token of 16 characters or more."
+        " `--auth` names an object with `async def verify(request)`, which returns a `Principal` or `None`.",
+        "Make a token: `python -c 'import secrets; print(secrets.token_urlsafe(32))'`.",
+        _USAGE,
+    ),
+    ErrorEntry(
         "module-missing",
         "The module before the colon does not exist.",
         "The command looks in the current directory first, then where Python looks.",
@@ -94,6 +109,24 @@ _COMMAND_LINE: Final = (
         "The base install has no agent framework, no terminal library and no database.",
         'Install the extra that is named, for example: `pip install "agent-session-protocol[adk]"`.',
         _USAGE,
+    ),
+    ErrorEntry(
+        "too-many-sessions",
+        "As many sessions are open as may be, and each of them is used.",
+        "A server keeps a bounded number of sessions open (`LiveSessions(max_open=...)`).",
+        "Try again later, close sessions, or serve with a higher bound.",
+    ),
+    ErrorEntry(
+        "agent-not-found",
+        "The server has no agent of this name.",
+        "It serves those that it was started with.",
+        "Ask which there are: `GET /agents`.",
+    ),
+    ErrorEntry(
+        "stopping",
+        "The server is being stopped and opens no more sessions.",
+        "It was told to end.",
+        "Try again when it runs again.",
     ),
     ErrorEntry(
         "mcp-unavailable",

@@ -1,0 +1,84 @@
+"""A server of one scripted ADK agent over AG-UI: ``python -m benchmarks._agui_server ours|theirs DELTAS``.
+
+Prints its port, and serves until its standard input ends. ``theirs`` needs ag-ui-adk, which is measured and not used
+(``benchmarks/ag_ui.py`` says where it comes from). Both run the same agent and model in the same uvicorn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import uvicorn
+from google.adk.agents import LlmAgent
+from google.adk.models.base_llm import BaseLlm
+from google.adk.models.llm_request import LlmRequest
+from google.adk.models.llm_response import LlmResponse
+from google.genai import types
+
+
+class _Deltas(BaseLlm):
+    """A model that says so many words, each in a chunk of its own; with ``short`` in the message, one word."""
+
+    model: str = "scripted"
+    count: int = 2000
+
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
+        last = llm_request.contents[-1].parts or []
+        count = 1 if any("short" in (part.text or "") for part in last) else self.count
+        words = [f"word{number} " for number in range(count)]  # each another: what only repeats itself is stopped
+        for word in words:
+            await asyncio.sleep(0)  # as a socket would, let others work
+            yield LlmResponse(content=_said(word), partial=True)
+        yield LlmResponse(content=_said("".join(words)))
+
+
+def _said(text: str) -> types.Content:
+    return types.Content(role="model", parts=[types.Part(text=text)])
+
+
+async def _ours(agent: LlmAgent, stack: AsyncExitStack) -> Any:
+    from agentsession.adapters.adk import AdkExecutor
+    from agentsession.host import Host
+    from agentsession.host.agui import agui_app
+    from agentsession.host.live import LiveSessions, ServedAgent
+
+    served = ServedAgent(name="root", executor=AdkExecutor(agent), host=Host())
+    sessions = await stack.enter_async_context(LiveSessions([served]))
+    return agui_app(sessions, agent="root")
+
+
+async def _theirs(agent: LlmAgent, stack: AsyncExitStack) -> Any:
+    from ag_ui_adk import ADKAgent, add_adk_fastapi_endpoint  # type: ignore[import-not-found,unused-ignore]
+    from fastapi import FastAPI
+
+    app = FastAPI()
+    served = ADKAgent(adk_agent=agent, app_name="root", user_id="u", max_concurrent_executions=100)
+    add_adk_fastapi_endpoint(app, served, path="/")
+    return app
+
+
+async def _serve(whose: str, deltas: int) -> None:
+    agent = LlmAgent(name="root", model=_Deltas(count=deltas), instruction="Say it.")
+    async with AsyncExitStack() as stack:
+        app = await (_ours if whose == "ours" else _theirs)(agent, stack)
+        config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", lifespan="off")
+        server = uvicorn.Server(config)
+        serving = asyncio.create_task(server.serve())
+        while not server.started:
+            await asyncio.sleep(0.01)
+        print(server.servers[0].sockets[0].getsockname()[1], flush=True)
+        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+        server.should_exit = True
+        await serving
+
+
+if __name__ == "__main__":
+    logging.disable(logging.WARNING)  # ADK warns of each turn of a model that reports no tokens
+    asyncio.run(_serve(sys.argv[1], int(sys.argv[2])))

@@ -1,0 +1,144 @@
+"""The command ``serve``: a process behind a port, who may connect, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+AGENT = '''
+from agentsession.adapters.scripted import Call, Calls, Say, ScriptedExecutor
+
+agent = ScriptedExecutor([[Calls(Call("wipe", {"path": "a"})), Say("Done.")]], reenter=True)
+
+
+def wipe(path: str) -> str:
+    """Delete a file."""
+    return f"{path} is gone"
+
+
+tools = [wipe]
+'''
+TOKEN = "a-token-that-nobody-guesses"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "clerk.py").write_text(AGENT, encoding="utf-8")
+    (tmp_path / "tokens").write_text(f"# who may connect\nann {TOKEN}\n", encoding="utf-8")
+    return tmp_path
+
+
+def command(*args: str) -> list[str]:
+    return [sys.executable, "-m", "agentsession.host.cli", "serve", "clerk:agent", *args]
+
+
+@contextmanager
+def serving(folder: Path, *args: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The running command, and its address."""
+    process = subprocess.Popen(command("--port", "0", *args), cwd=folder, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        assert line.startswith("serving scripted at http://"), line + process.stderr.read()
+        yield process, line.split()[3]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def call(address: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> tuple[int, bytes]:
+    data = None if body is None else json.dumps(body).encode()
+    given = {"Content-Type": "application/json", **(headers or {})}
+    request = urllib.request.Request(address + path, data=data, headers=given)
+    try:
+        with urllib.request.urlopen(request, timeout=30) as response:
+            return response.status, response.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+
+
+RUN = {"threadId": "t1", "runId": "r1", "messages": [{"id": "u1", "role": "user", "content": "clean up"}]}
+FULL_RUN = {**RUN, "state": {}, "tools": [], "context": [], "forwardedProps": {}}
+
+
+def test_the_contract_ag_ui_and_the_page_are_served_at_one_port(folder: Path) -> None:
+    with serving(folder, "--agui", "--ui", "--tools", "clerk:tools") as (_, address):
+        assert call(address, "/api/agents")[0] == 200
+        status, page = call(address, "/")
+        assert (status, b"<html" in page) == (200, True)
+        status, events = call(address, "/agui/scripted", FULL_RUN)
+        assert status == 200
+        assert b'"type":"interrupt"' in events
+
+
+def test_only_those_with_a_token_are_let_in(folder: Path) -> None:
+    with serving(folder, "--agui", "--tokens", "tokens") as (_, address):
+        known = {"Authorization": f"Bearer {TOKEN}"}
+        for path, body in (("/api/agents", None), ("/agui/scripted", FULL_RUN)):
+            assert call(address, path, body)[0] == 401
+            assert call(address, path, body, {"Authorization": "Bearer another-token-of-nobody"})[0] == 401
+            assert call(address, path, body, known)[0] == 200
+
+
+def test_other_machines_are_served_only_where_users_log_in(folder: Path) -> None:
+    done = subprocess.run(command("--host", "0.0.0.0", "--port", "0"), cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "--tokens" in done.stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such signals")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_it_in_order_while_somebody_reads(folder: Path, number: signal.Signals, code: int) -> None:
+    with serving(folder, "--store", "s.db", "--tools", "clerk:tools") as (process, address):
+        call(address, "/api/agents/scripted/sessions", {"sessionId": "s"})
+        message = {"kind": "message", "content": "clean up"}
+        assert call(address, "/api/agents/scripted/sessions/s/stream", {"input": message})[0] == 202
+        follow = urllib.request.Request(
+            address + "/api/agents/scripted/sessions/s/events?follow=true", headers={"Accept": "text/event-stream"}
+        )
+        with urllib.request.urlopen(follow, timeout=30) as response:
+            assert any(b"stream_end" in line for line in response)
+            process.send_signal(number)
+            assert process.wait(timeout=30) == code
+    with serving(folder, "--store", "s.db", "--tools", "clerk:tools") as (_, address):
+        found = json.loads(call(address, "/api/agents/scripted/sessions/s")[1])
+        assert (found["state"], len(found["pending"])) == ("input_required", 1)
+
+
+def test_a_port_that_is_taken_is_said_with_one_that_may_be_free(folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = subprocess.run(command("--port", str(port)), cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert f"error[port-in-use]: 127.0.0.1:{port} is taken" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("--bare", "--deny", "wipe"), "--deny does not go with --bare"),
+        (("--tokens", "tokens", "--auth", "clerk:tools"), "--auth and --tokens were given"),
+        (("--auth", "clerk:agent"), "auth-invalid"),
+        (("--tokens", "clerk.py"), "auth-invalid"),
+        (("--tokens", "nowhere"), "auth-invalid"),
+    ],
+)
+def test_what_does_not_go_together_is_said_before_anything_is_opened(
+    folder: Path, args: tuple[str, ...], said: str
+) -> None:
+    done = subprocess.run(command("--port", "0", *args), cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 2, done.stderr
+    assert said in done.stderr
+    assert TOKEN not in done.stderr
