@@ -16,6 +16,7 @@ from typing import Any, Self
 import anyio
 
 from agentsession.adapters.acp import AcpExecutor
+from agentsession.adapters.base import RunContext, RunResult
 from agentsession.conformance.harness import CannotPlay, Harness, Play
 from agentsession.conformance.script import STEPS, Ask, Script
 from agentsession.protocol import AgentExecutor
@@ -41,6 +42,8 @@ class Played(AcpExecutor):
         )
         self._play = play
         self._tasks: set[asyncio.Task[None]] = set()
+        self.numbers: dict[str, int] = {}
+        """The number of the turn that is played, by the agent's ids of sessions."""
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_unix_server(self._served, self._socket)
@@ -81,6 +84,8 @@ class Played(AcpExecutor):
         told: dict[str, Any] = {"id": message["id"]}
         if message["what"] == "hold":
             await self._play.hold(message["mark"])
+        elif message["what"] == "turn":
+            told["result"] = self.numbers[message["session"]]
         else:
             calls = [call for call in self._play.script.calls() if call.name == message["name"]]
             call = next((call for call in calls if call.args == message["args"]), calls[0])
@@ -89,6 +94,13 @@ class Played(AcpExecutor):
             except Exception as error:  # noqa: BLE001 - what a tool raises is for the agent
                 told["error"] = type(error).__name__
         writer.write(json.dumps(told).encode() + b"\n")
+
+    async def run(self, ctx: RunContext) -> RunResult | None:
+        link = self._links[ctx.user_id, ctx.session_id]
+        await link.ensure()
+        assert link.acp_id is not None
+        self.numbers[link.acp_id] = ctx.turn_number
+        return await super().run(ctx)
 
     async def die(self) -> None:
         """The agent's processes are killed."""

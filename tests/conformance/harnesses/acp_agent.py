@@ -108,7 +108,7 @@ class Player:
 
     async def new_session(self, cwd: str, **kwargs: Any) -> NewSessionResponse:
         session_id = uuid.uuid4().hex
-        self._keep(session_id, 0)
+        (self._folder / session_id).touch()
         return NewSessionResponse(session_id=session_id)
 
     async def load_session(self, session_id: str, **kwargs: Any) -> LoadSessionResponse:
@@ -116,12 +116,9 @@ class Player:
             raise acp.RequestError.resource_not_found(session_id)
         return LoadSessionResponse()
 
-    def _keep(self, session_id: str, turns: int) -> None:
-        (self._folder / session_id).write_text(str(turns))
-
     async def prompt(self, prompt: list[Any], session_id: str, **kwargs: Any) -> PromptResponse:
-        turn = int((self._folder / session_id).read_text())
-        self._keep(session_id, turn + 1)
+        # Asked, not counted: a process that is killed may have begun a turn and prompted nobody.
+        turn = (await self._suite.ask("turn", session=session_id))["result"] - 1
         self._usage, self._told = None, []
         turns = self._script.turns
         steps: list[Step] = turns[turn] if turn < len(turns) else [Say(text="(the script is over)")]

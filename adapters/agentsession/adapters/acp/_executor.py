@@ -173,6 +173,9 @@ class AcpExecutor(BaseExecutor):
     async def on_open(self, session: BaseSession) -> None:
         link = self._links[_key(session)] = Link(self, session)
         await link.ensure()
+        # With the opening, before any prompt: a kill must not leave an agent's session without its id.
+        session.recorder.record(custom(_SESSION, {"sessionId": link.acp_id}, source="ext:acp"))
+        link.is_recorded = True
 
     async def on_load(self, session: BaseSession) -> None:
         # The agent is started by the next turn: a record can be read without it.
@@ -222,6 +225,7 @@ class AcpExecutor(BaseExecutor):
         process = await link.ensure()
         if not link.is_recorded:
             await ctx.emit(custom(_SESSION, {"sessionId": link.acp_id}))
+            await ctx.stored()
             link.is_recorded = True
         return await Turn(link, ctx, self._quiet_s).play(process)
 
