@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
@@ -68,12 +69,13 @@ async def _serve(whose: str, deltas: int) -> None:
     agent = LlmAgent(name="root", model=_Deltas(count=deltas), instruction="Say it.")
     async with AsyncExitStack() as stack:
         app = await (_ours if whose == "ours" else _theirs)(agent, stack)
-        config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", lifespan="off")
-        server = uvicorn.Server(config)
-        serving = asyncio.create_task(server.serve())
-        while not server.started:
-            await asyncio.sleep(0.01)
-        print(server.servers[0].sockets[0].getsockname()[1], flush=True)
+        # The protocol by name: without it asyncio does not turn Nagle's algorithm off.
+        listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(2048)
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))
+        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        print(listening.getsockname()[1], flush=True)
         await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
         server.should_exit = True
         await serving

@@ -1,4 +1,4 @@
-"""The command ``python -m benchmarks.ag_ui``: run ``adk_mapping`` and ``agui_http`` where ag-ui-adk is installed beside what is here.
+"""The command ``python -m benchmarks.ag_ui``: run ``adk_mapping`` and ``agui_http`` with ag-ui-adk beside what is here.
 
 ag-ui-adk is measured, not used, so it is in no lock. This makes a throwaway environment under ``.benchmarks/`` that
 sees the packages of the present one, and lets pip add what is missing. Without an index it says so and skips.
