@@ -93,7 +93,9 @@ def test_only_those_with_a_token_are_let_in(folder: Path) -> None:
 
 
 def test_other_machines_are_served_only_where_users_log_in(folder: Path) -> None:
-    done = subprocess.run(command("--host", "0.0.0.0", "--port", "0"), cwd=folder, capture_output=True, text=True)
+    done = subprocess.run(
+        command("--host", "0.0.0.0", "--port", "0"), cwd=folder, capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 2
     assert "--tokens" in done.stderr
 
@@ -120,7 +122,7 @@ def test_a_signal_ends_it_in_order_while_somebody_reads(folder: Path, number: si
 def test_a_port_that_is_taken_is_said_with_one_that_may_be_free(folder: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = subprocess.run(command("--port", str(port)), cwd=folder, capture_output=True, text=True)
+        done = subprocess.run(command("--port", str(port)), cwd=folder, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert f"error[port-in-use]: 127.0.0.1:{port} is taken" in done.stderr
 
@@ -138,7 +140,7 @@ def test_a_port_that_is_taken_is_said_with_one_that_may_be_free(folder: Path) ->
 def test_what_does_not_go_together_is_said_before_anything_is_opened(
     folder: Path, args: tuple[str, ...], said: str
 ) -> None:
-    done = subprocess.run(command("--port", "0", *args), cwd=folder, capture_output=True, text=True)
+    done = subprocess.run(command("--port", "0", *args), cwd=folder, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2, done.stderr
     assert said in done.stderr
     assert TOKEN not in done.stderr

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from agentsession.host.cli._command_policy import CommandPolicy
 from agentsession.host.cli._exit_codes import Exit
-from agentsession.host.cli._load import Kind, load_object
+from agentsession.host.cli._load import Kind, kind_of, load_object
 from agentsession.host.cli._out import CommandError, Out
 from agentsession.host.cli._setup import Loaded, RunOptions, make_host, open_store, prepare
 from agentsession.host.cli._signals import signals
@@ -90,7 +90,16 @@ def _verifier(options: ServeOptions) -> Verifier | None:
     if options.auth is not None and options.tokens is not None:
         raise CommandError("--auth and --tokens were given", where="serve", fix="leave one of them out")
     if options.auth is not None:
-        verifier: Verifier = load_object(options.auth, "serve --auth", _VERIFIER)
+        found = load_object(options.auth, "serve --auth", _VERIFIER)
+        if not _is_verifier(found):
+            raise CommandError(
+                f"{options.auth} is {kind_of(found)}",
+                id=_VERIFIER.error,
+                where="serve --auth",
+                expected=_VERIFIER.expected,
+                fix="agentsession explain auth-invalid",
+            )
+        verifier: Verifier = found
         return verifier
     try:
         from agentsession.host.http import BearerTokens, Principal
