@@ -18,20 +18,27 @@ from agentsession.host._elicitation import Approval, Position
 from agentsession.host._policy import PolicyDecision
 from agentsession.protocol import ElicitationAnswer, ElicitationRequest, ToolRequest
 
-__all__ = ["Desk", "Word"]
+__all__ = ["Desk", "Said", "Word"]
 
 Word = Approval | ElicitationAnswer
 """What a person says to one request."""
 
 
-@dataclasses.dataclass(slots=True)
-class _Said:
+@dataclasses.dataclass(slots=True, eq=False)
+class Said:
     """A word that came, and what became of it."""
 
+    request_id: str
     word: Word
-    done: anyio.Event = dataclasses.field(default_factory=anyio.Event)
-    problem: str | None = None
     is_taken: bool = False
+    """The host has it."""
+    problem: str | None = None
+    """Why the host could not take it, and asks again."""
+    refused: anyio.Event = dataclasses.field(default_factory=anyio.Event)
+    was_tried: bool = False
+    """A turn was run again for it."""
+    is_left: bool = False
+    """Whoever said it does not wait to hear what became of it."""
 
 
 class Desk:
@@ -44,7 +51,7 @@ class Desk:
         """``changed`` is called when something is asked."""
         self._changed = changed
         self._asked: dict[str, anyio.Event] = {}
-        self._said: dict[str, _Said] = {}
+        self._said: dict[str, Said] = {}
         self.left: set[str] = set()
         """What was asked and left waiting: a sub-agent's requests are in no list of its caller's session."""
 
@@ -67,10 +74,10 @@ class Desk:
 
     async def _wait(self, request_id: str, problem: str | None) -> Word | None:
         before = self._said.get(request_id)
-        if problem is not None and before is not None and before.is_taken:
-            before.problem = problem
-            before.done.set()
+        if before is not None and before.is_taken:  # it came to nothing, and the host asks again
             del self._said[request_id]
+            before.problem = problem or "the host asks again"
+            before.refused.set()
         said = self._said.get(request_id)
         if said is None:
             self.left.discard(request_id)
@@ -85,35 +92,40 @@ class Desk:
         if said is None or said.is_taken:
             return None
         said.is_taken = True
+        if said.is_left:
+            self.forget(said)
         return said.word
 
     # --- for the client ----------------------------------------------------------------------------------------------
 
-    def say(self, request_id: str, word: Word) -> bool:
-        """Give a word to a request; ``False`` where one was given that the host has not dealt with yet."""
+    def say(self, request_id: str, word: Word) -> Said | None:
+        """Give a word to a request; ``None`` where one was given that the host has not dealt with yet."""
         if request_id in self._said:
-            return False
-        self._said[request_id] = _Said(word)
+            return None
+        said = self._said[request_id] = Said(request_id, word)
         self.left.discard(request_id)
         waits = self._asked.pop(request_id, None)
         if waits is not None:
             waits.set()
-        return True
+        return said
 
-    def was_taken(self, request_id: str) -> bool:
-        """Whether the host has the word."""
-        said = self._said.get(request_id)
-        return said is None or said.is_taken
+    def untried(self) -> list[Said]:
+        """Words that the host has not taken, and that no turn was run again for; once each."""
+        found = [said for said in self._said.values() if not said.is_taken and not said.was_tried]
+        for said in found:
+            said.was_tried = True
+        return found
 
-    async def refused(self, request_id: str) -> str | None:
-        """Wait until the host asks again after a word; why it could not take it."""
-        said = self._said[request_id]
-        await said.done.wait()
-        return said.problem
+    def leave(self, said: Said) -> None:
+        """Nobody waits to hear what becomes of a word. One that the host has not yet taken holds all the same."""
+        said.is_left = True
+        if said.is_taken:
+            self.forget(said)
 
-    def forget(self, request_id: str) -> None:
+    def forget(self, said: Said) -> None:
         """The word was dealt with."""
-        self._said.pop(request_id, None)
+        if self._said.get(said.request_id) is said:
+            del self._said[said.request_id]
 
     def release(self) -> None:
         """Leave everything that was asked waiting in the session."""
