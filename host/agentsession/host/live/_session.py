@@ -82,7 +82,11 @@ class LiveSession:
         self._tell = tell
         self._holders = 0
         self.used_at = anyio.current_time()
-        """When somebody last held it (the event loop's clock, seconds)."""
+        """When somebody last held it, or it was last seen at work (the event loop's clock, seconds)."""
+        self.was_busy = False
+        """At the last look something worked in it."""
+        self.is_closing = False
+        """Who asks for it now waits for that, and gets it loaded anew."""
 
     def __repr__(self) -> str:
         return f"LiveSession({self.key.agent!r}, {self.key.session_id!r}, {self.state})"

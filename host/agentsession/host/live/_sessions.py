@@ -38,6 +38,8 @@ __all__ = ["LiveSessions", "TooManySessions"]
 logger = logging.getLogger("agentsession.host.live")
 
 _CLOSES_S: Final = 30.0
+_Key = tuple[str, RecordKey]
+"""The name under which an agent is served, and the record: two agents served may have one descriptor's name."""
 
 
 class TooManySessions(AgentSessionError):
@@ -77,8 +79,10 @@ class LiveSessions:
         self._idle_s = idle_s
         self._abandoned_s = abandoned_s
         self._max_open = max_open
-        self._open: dict[RecordKey, LiveSession] = {}
-        self._busy: dict[RecordKey, anyio.Lock] = {}
+        self._open: dict[_Key, LiveSession] = {}
+        self._busy: dict[_Key, anyio.Lock] = {}
+        self._beginning = 0
+        """Sessions that are being opened or loaded: each has its place."""
         self._changed = anyio.Event()
         self._stack = AsyncExitStack()
         self._tasks: anyio.abc.TaskGroup
@@ -124,7 +128,7 @@ class LiveSessions:
         full = (options or OpenOptions()).model_copy(update={"user_id": user_id})
         if full.session_id is None:
             return await self._start(served, user_id, full, None)
-        async with self._one(RecordKey(served.executor.descriptor.name, user_id, full.session_id)):
+        async with self._one(_key(served, user_id, full.session_id)):
             return await self._start(served, user_id, full, None)
 
     async def get(self, agent: str, user_id: str, session_id: str) -> LiveSession:
@@ -134,7 +138,7 @@ class LiveSessions:
         InvalidInput for what is no id, :class:`TooManySessions`.
         """
         served = self._agent(agent)
-        key = RecordKey(served.executor.descriptor.name, user_id, session_id)
+        key = _key(served, user_id, session_id)
         found = self._found(key)
         if found is not None:
             return found
@@ -150,12 +154,12 @@ class LiveSessions:
         """Copy the record up to seq ``at`` to a new session (see ``AgentExecutor.fork``)."""
         served = self._agent(agent)
         full = (options or OpenOptions()).model_copy(update={"user_id": user_id})
-        made = await served.executor.fork(session_id, at, full, store=served.store)
-        new_id = made.session_id
-        if served.host is None:
-            return self._keep(RecordKey(served.executor.descriptor.name, user_id, new_id), served, made, None)
-        await made.aclose()  # the host opens its sessions itself
-        return await self.get(agent, user_id, new_id)
+        async with self._room():
+            made = await served.executor.fork(session_id, at, full, store=served.store)
+            if served.host is None:
+                return self._keep(served, user_id, made, None)
+            await made.aclose()  # the host opens its sessions itself
+        return await self.get(agent, user_id, made.session_id)
 
     async def rewind(self, agent: str, user_id: str, session_id: str, to: int) -> None:
         """Take back what came after seq ``to`` (see ``AgentExecutor.rewind``)."""
@@ -170,7 +174,7 @@ class LiveSessions:
     async def delete(self, agent: str, user_id: str, session_id: str) -> None:
         """Close the session if it is open, and remove all that it holds. Raises :class:`SessionNotFound`."""
         served = self._agent(agent)
-        key = RecordKey(served.executor.descriptor.name, user_id, session_id)
+        key = _key(served, user_id, session_id)
         async with self._one(key):
             live = self._open.get(key)
             if live is not None:
@@ -179,7 +183,7 @@ class LiveSessions:
 
     async def close(self, live: LiveSession) -> None:
         """Close a session; it can be loaded again."""
-        async with self._one(live.key):
+        async with self._one(_key_of(live)):
             await self._close(live)
 
     # --- how -------------------------------------------------------------------------------------------------------
@@ -192,15 +196,19 @@ class LiveSessions:
             )
         return served
 
-    def _found(self, key: RecordKey) -> LiveSession | None:
+    def _found(self, key: _Key) -> LiveSession | None:
         live = self._open.get(key)
         if live is not None and live.state == "closed":
             del self._open[key]
             return None
+        if live is not None:
+            if live.is_closing:
+                return None  # whoever asks waits for the lock, and loads it
+            live.used_at = anyio.current_time()  # before it is handed out: who has it is about to use it
         return live
 
     @contextlib.asynccontextmanager
-    async def _one(self, key: RecordKey) -> AsyncGenerator[None]:
+    async def _one(self, key: _Key) -> AsyncGenerator[None]:
         """One at a time opens, loads, closes or deletes a session."""
         lock = self._busy.setdefault(key, anyio.Lock())
         try:
@@ -211,9 +219,10 @@ class LiveSessions:
                 self._busy.pop(key, None)
 
     async def _start(self, served: ServedAgent, user_id: str, options: OpenOptions, load: str | None) -> LiveSession:
-        if self._is_closed:
-            raise TooManySessions("the server is stopping", fix="try again later", id="stopping")
-        await self._make_room()
+        async with self._room():
+            return await self._made(served, user_id, options, load)
+
+    async def _made(self, served: ServedAgent, user_id: str, options: OpenOptions, load: str | None) -> LiveSession:
         if served.host is None:
             if load is None:
                 session = await served.executor.open(options, store=served.store)
@@ -234,24 +243,36 @@ class LiveSessions:
             hosted.session = session
             if load is not None:
                 await hosted.recall()
-        return self._keep(RecordKey(session.descriptor.name, user_id, session.session_id), served, session, hosted)
+        return self._keep(served, user_id, session, hosted)
 
-    def _keep(self, key: RecordKey, served: ServedAgent, session: AgentSession, hosted: Hosted | None) -> LiveSession:
-        live = self._open[key] = LiveSession(key, served, session, hosted, self._tell)
+    def _keep(self, served: ServedAgent, user_id: str, session: AgentSession, hosted: Hosted | None) -> LiveSession:
+        key = RecordKey(session.descriptor.name, user_id, session.session_id)
+        live = self._open[served.name, key] = LiveSession(key, served, session, hosted, self._tell)
         self._tell()
         return live
 
-    async def _make_room(self) -> None:
-        """Close the session that was longest not used, if there are too many."""
-        while len(self._open) >= self._max_open:
-            idle = [live for live in self._open.values() if self._may_close(live)]
-            if not idle:
-                raise TooManySessions(
-                    f"{len(self._open)} sessions are open, and all of them are used",
-                    fix="try again later, or serve with more: max_open",
-                    id="too-many-sessions",
-                )
-            await self._close(min(idle, key=lambda live: live.used_at))
+    @contextlib.asynccontextmanager
+    async def _room(self) -> AsyncGenerator[None]:
+        """A place for one more; where there are too many, the one that was longest not used is closed."""
+        if self._is_closed:
+            raise TooManySessions("the server is stopping", fix="try again later", id="stopping")
+        self._beginning += 1  # before anything is awaited: several may begin at once
+        try:
+            while len(self._open) + self._beginning > self._max_open:
+                idle = [live for live in self._open.values() if self._may_close(live) and not live.is_closing]
+                if not idle:
+                    raise TooManySessions(
+                        f"{len(self._open)} sessions are open, and all of them are used",
+                        fix="try again later, or serve with more: max_open",
+                        id="too-many-sessions",
+                    )
+                longest = min(idle, key=lambda live: live.used_at)
+                async with self._one(_key_of(longest)):  # else who asks for it meanwhile would find it locked
+                    if self._may_close(longest):
+                        await self._close(longest)
+            yield
+        finally:
+            self._beginning -= 1
 
     def _may_close(self, live: LiveSession) -> bool:
         if live.is_held or live.is_busy:
@@ -259,13 +280,24 @@ class LiveSessions:
         return live.state != "input_required" or live.descriptor.supports("resume")
 
     async def _close(self, live: LiveSession) -> None:
+        live.is_closing = True
         try:
             await live.aclose()
         except Exception as error:  # noqa: BLE001 - one that fails must not keep the others open
             logger.warning("session %s failed to close: %s", live.session_id, type(error).__name__)
         finally:
-            if self._open.get(live.key) is live:
-                del self._open[live.key]
+            if self._open.get(_key_of(live)) is live:
+                del self._open[_key_of(live)]
+
+    def _due(self, live: LiveSession) -> float:
+        may_close = self._may_close(live) or live.is_held or live.is_busy
+        return live.used_at + (self._idle_s if may_close else self._abandoned_s)
+
+    async def _close_unused(self, live: LiveSession) -> None:
+        """Close it unless somebody took it up while its lock was waited for."""
+        async with self._one(_key_of(live)):
+            if not (live.is_held or live.is_busy) and self._due(live) <= anyio.current_time():
+                await self._close(live)
 
     async def _sweep(self) -> None:
         """The one task that closes what nobody uses."""
@@ -274,13 +306,17 @@ class LiveSessions:
             nearest = float("inf")
             for live in self.open_sessions:
                 if live.state == "closed":
-                    self._open.pop(live.key, None)
+                    self._open.pop(_key_of(live), None)
                     continue
-                if live.is_held or live.is_busy:
+                if live.is_closing:
                     continue
-                due = live.used_at + (self._idle_s if self._may_close(live) else self._abandoned_s)
+                is_busy = live.is_held or live.is_busy
+                if is_busy or live.was_busy:  # nobody may tell when its work ends: that is seen at the next look
+                    live.used_at = now
+                live.was_busy = is_busy
+                due = self._due(live)
                 if due <= now:
-                    await self.close(live)
+                    await self._close_unused(live)
                 else:
                     nearest = min(nearest, due)
             changed = self._changed = anyio.Event()
@@ -291,3 +327,12 @@ class LiveSessions:
 
     def _tell(self) -> None:
         self._changed.set()
+
+
+def _key(served: ServedAgent, user_id: str, session_id: str) -> _Key:
+    """Raises :class:`InvalidInput` for what is no id."""
+    return served.name, RecordKey(served.executor.descriptor.name, user_id, session_id)
+
+
+def _key_of(live: LiveSession) -> _Key:
+    return live.agent.name, live.key
