@@ -9,16 +9,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import socket
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self
 
 import anyio.to_thread
-import uvicorn
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from tests.adapters.remote.cutting import Cutter
+from tests.served import Server as HttpServer
+from tests.served import listen, served
 
 from agentsession.adapters.remote import Backoff, RemoteExecutor
 from agentsession.conformance.harness import Harness, Play
@@ -35,12 +35,10 @@ class Server:
     """Serves an executor from a thread of its own; ``url`` is known before it runs."""
 
     def __init__(self) -> None:
-        # The protocol is named, or asyncio does not turn off Nagle's algorithm: each answer would then take 40 ms.
-        self._socket = socket.socket(proto=socket.IPPROTO_TCP)
-        self._socket.bind(("127.0.0.1", 0))
+        self._socket = listen()
         self.port: int = self._socket.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        self._running: uvicorn.Server | None = None
+        self._running: HttpServer | None = None
         self._stack = ExitStack()
         self.portal: BlockingPortal | None = None
         self.sessions: LiveSessions | None = None
@@ -62,16 +60,12 @@ class Server:
         async with make() as sessions:
             self.sessions = sessions
             app: Any = contract_app(sessions, limits=_NO_LIMITS)
-            config = uvicorn.Config(app, log_level="critical", lifespan="off", timeout_graceful_shutdown=1)
-            server = self._running = uvicorn.Server(config)
-            running = asyncio.get_running_loop().create_task(server._serve([self._socket]))
-            while not server.started:
-                await asyncio.sleep(0)
-            try:
-                yield
-            finally:
-                self._end()
-                await running
+            async with served(app, self._socket, log_level="critical", timeout_graceful_shutdown=1) as server:
+                self._running = server
+                try:
+                    yield
+                finally:
+                    self._end()
 
     def _end(self) -> None:
         server = self._running

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import dataclasses
 import json
-import socket
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 import httpx2
-import uvicorn
+from tests.served import listen, served, url_of
 
 __all__ = ["TOKENS", "Frame", "client_of", "frames", "serving"]
 
@@ -22,19 +20,9 @@ SSE = {"accept": "text/event-stream"}
 @contextlib.asynccontextmanager
 async def serving(app: Any) -> AsyncGenerator[str]:
     """Serve ``app``; gives its address. It is gone at the end, with all its connections."""
-    # The protocol is named, or asyncio does not turn off Nagle's algorithm: each answer would then take 40 ms.
-    with socket.socket(proto=socket.IPPROTO_TCP) as listening:
-        listening.bind(("127.0.0.1", 0))
-        config = uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=5, backlog=2048)
-        server = uvicorn.Server(config)
-        running = asyncio.get_running_loop().create_task(server._serve([listening]))
-        while not server.started:
-            await asyncio.sleep(0)
-        try:
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            await running
+    with listen() as listening:
+        async with served(app, listening):
+            yield url_of(listening)
 
 
 def client_of(url: str, user: str | None = None) -> httpx2.AsyncClient:

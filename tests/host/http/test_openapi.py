@@ -10,8 +10,8 @@ from typing import Any
 import httpx2
 import pytest
 import schemathesis
-import uvicorn
 from hypothesis import HealthCheck, Phase, given, seed, settings
+from tests.served import listen, served, url_of
 
 from agentsession.adapters.scripted import Say, ScriptedExecutor
 from agentsession.host.http import Limits, contract_app, openapi_document
@@ -48,19 +48,19 @@ def url() -> Iterator[str]:
         agent = ServedAgent("scripted", ScriptedExecutor([[Say("Hi.")]] * 50, reenter=True))
         async with LiveSessions([agent], max_open=5000) as sessions:
             app = contract_app(sessions, limits=Limits(burst=100_000))
-            server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", lifespan="off"))
-            running = asyncio.create_task(server.serve())
-            while not server.started:
-                await asyncio.sleep(0.001)
-            found[:] = [server, server.servers[0].sockets[0].getsockname()[1]]
-            started.set()
-            await running
+            with listen() as listening:
+                async with served(app, listening, log_level="error"):
+                    ended = asyncio.Event()
+                    found[:] = [asyncio.get_running_loop(), ended, url_of(listening)]
+                    started.set()
+                    await ended.wait()
 
     thread = threading.Thread(target=asyncio.run, args=(main(),))
     thread.start()
     assert started.wait(20)
-    yield f"http://127.0.0.1:{found[1]}"
-    found[0].should_exit = True
+    loop, ended, address = found
+    yield address
+    loop.call_soon_threadsafe(ended.set)
     thread.join(20)
 
 
