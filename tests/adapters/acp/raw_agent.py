@@ -5,7 +5,7 @@ message becomes the session's id.
 
 ``{"initialize": {...}, "turns": [[step, ...], ...]}``, where a step is ``{"send": message}``, ``{"line": text}``,
 ``{"read": n}`` (take n messages), ``{"until": method}``, ``{"answer": result}``, ``{"error": error}``,
-``{"exit": code}`` or ``{"deaf": true}``.
+``{"exit": code}``, ``{"mute": true}`` or ``{"deaf": true}``.
 """
 
 import json
@@ -68,6 +68,8 @@ def main() -> None:
                     send({"id": number, "error": step["error"]})
                 elif "exit" in step:
                     os._exit(step["exit"])
+                elif "mute" in step:
+                    os.close(1)
                 elif "deaf" in step:
                     while sys.stdin.readline():
                         pass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -273,6 +274,73 @@ async def test_an_agent_that_dies_in_the_middle_fails_the_turn(tmp_path: Path) -
     assert [each.code for each in again if each.type == "error"] == ["acp-agent-lost"]  # type: ignore[attr-defined]
 
 
+async def test_an_answer_is_stale_as_soon_as_the_agent_has_died(tmp_path: Path) -> None:
+    async with agent(tmp_path, asks(answer())) as executor:
+        session = await executor.open()
+        await said(session, "hi")
+        (asked,) = session.pending
+        (link,) = executor._links.values()  # pyright: ignore[reportPrivateUsage]  # to know when it has seen the end
+        os.kill(process_of(executor), signal.SIGKILL)
+        with anyio.fail_after(10):
+            await link.arrived.wait()
+        (receipt,) = await session.respond(grant(asked.request_id))
+        assert (receipt.status, list(session.pending)) == ("stale", [])
+        events = await said(session)
+    assert [each.status for each in of(events, ToolResponse)] == ["cancelled"]
+    assert end(events).reason == "failed"
+
+
+async def test_a_grant_that_the_agent_did_not_live_to_get_is_cancelled(tmp_path: Path) -> None:
+    async with agent(tmp_path, asks(answer())) as executor:
+        session = await executor.open()
+        await said(session, "hi")
+        (asked,) = session.pending
+        (receipt,) = await session.respond(grant(asked.request_id))
+        assert receipt.ok
+        (link,) = executor._links.values()  # pyright: ignore[reportPrivateUsage]  # to know when it has seen the end
+        os.kill(process_of(executor), signal.SIGKILL)
+        with anyio.fail_after(10):
+            await link.arrived.wait()
+        events = await said(session)
+    assert [each.status for each in of(events, ToolResponse)] == ["cancelled"]
+    assert end(events).reason == "failed"
+
+
+async def test_an_agent_that_stops_speaking_between_turns_fails_the_next(tmp_path: Path) -> None:
+    async with agent(tmp_path, [chunk("a"), answer(), {"read": 1}, {"mute": True}, {"deaf": True}]) as executor:
+        session = await executor.open()
+        await said(session, "hi")
+        (link,) = executor._links.values()  # pyright: ignore[reportPrivateUsage]  # to know when it has seen the end
+        assert link.process is not None
+        gone = anyio.Event()
+        link.on_lost = gone.set
+        with anyio.fail_after(10):
+            await link.process.notify("now", {})
+            await gone.wait()
+        events = await said(session, "hi")
+    assert [each.code for each in events if each.type == "error"] == ["acp-agent-lost"]  # type: ignore[attr-defined]
+
+
+async def test_a_call_that_was_denied_is_not_asked_about_again(tmp_path: Path) -> None:
+    async with agent(tmp_path, asks(permission(8, "t1", **LS), {"read": 1}, answer())) as executor:
+        session = await executor.open()
+        await said(session, "hi")
+        events = await said(session, deny(session.pending[0].request_id))
+        assert executor.reply_to(8)["result"] == {"outcome": {"outcome": "selected", "optionId": "no"}}
+    assert (of(events, ElicitationRequest), end(events).reason) == ([], "completed")
+
+
+async def test_a_call_that_waits_is_not_asked_about_in_another_way(tmp_path: Path) -> None:
+    turn = [permission(7, "t1", **LS), permission(8, "t1", **LS), {"read": 2}, answer()]
+    async with agent(tmp_path, turn) as executor:
+        session = await executor.open()
+        await said(session, "hi")
+        assert [each.type for each in session.pending] == ["tool_request"]
+        await said(session, grant(session.pending[0].request_id))
+        assert executor.reply_to(8)["error"]["code"] == -32600
+        assert executor.reply_to(7)["result"] == {"outcome": {"outcome": "selected", "optionId": "yes"}}
+
+
 async def test_an_agent_that_dies_while_the_host_is_asked_makes_the_answer_worthless(tmp_path: Path) -> None:
     async with agent(tmp_path, [permission(7, "t1", **LS), {"exit": 1}]) as executor:
         session = await executor.open()
@@ -384,12 +452,15 @@ async def test_what_was_not_offered_is_no_method(tmp_path: Path) -> None:
         ask(7, "fs/read_text_file", path=str(tmp_path)),
         {"read": 1},
         ask(8, "terminal/create", command="ls"),
+        {"read": 1},
+        ask(9, "_agentsession/call_tool", name=["ls"], args={}),
+        {"read": 1},
         answer(),
     ]
-    async with agent(tmp_path, [*turn[:3], {"read": 1}, answer()]) as executor:
+    async with agent(tmp_path, turn) as executor:
         events = await said(await executor.open(), "hi")
-        assert [executor.reply_to(number)["error"]["code"] for number in (7, 8)] == [-32601, -32601]
-    assert of(events, ToolRequest) == []
+        assert [executor.reply_to(number)["error"]["code"] for number in (7, 8, 9)] == [-32601] * 3
+    assert (of(events, ToolRequest), end(events).reason) == ([], "completed")
 
 
 async def test_a_terminal_is_a_tool_of_the_hosts(tmp_path: Path) -> None:

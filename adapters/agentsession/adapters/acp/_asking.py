@@ -28,7 +28,7 @@ from agentsession.adapters.acp._calls import Call, Calls
 from agentsession.adapters.acp._link import Link
 from agentsession.adapters.acp._peer import Incoming
 from agentsession.adapters.acp._terminals import Terminals
-from agentsession.adapters.base import HookBlocked, RunContext
+from agentsession.adapters.base import HookBlocked, Reply, RunContext
 from agentsession.protocol import (
     Answer,
     ElicitationAnswer,
@@ -60,8 +60,8 @@ class Asking:
     def __init__(self, link: Link, ctx: RunContext, calls: Calls, tasks: TaskGroup, cancel: Callable[[], None]) -> None:
         self._link, self._ctx, self._calls, self._tasks, self._cancel = link, ctx, calls, tasks, cancel
         self._terminals = Terminals(self.host_tool)
-        self.waiting: set[str] = set()
-        """Our ids of the requests that an agent's request waits for."""
+        self.waiting: dict[str, Reply] = {}
+        """The requests that an agent's request waits for, by our ids."""
 
     async def take(self, item: Incoming) -> None:
         """One request of the agent's."""
@@ -96,11 +96,11 @@ class Asking:
                 "terminal" in has
             ):
                 self._tasks.start_soon(self._terminals.take, item)
-            case method if method == CALL_TOOL and item.params.get("name") in has:
-                given = item.params.get("args")
-                await self.host_tool(
-                    item, item.params["name"], check_json(given if isinstance(given, dict) else {}), _all
-                )
+            case method if method == CALL_TOOL:
+                name, given = item.params.get("name"), item.params.get("args")
+                if not isinstance(name, str) or name not in has:
+                    raise RequestError.method_not_found(method)
+                await self.host_tool(item, name, check_json(given if isinstance(given, dict) else {}), _all)
             case _:
                 raise RequestError.method_not_found(item.method)
 
@@ -118,8 +118,14 @@ class Asking:
         if call.is_over:
             item.answer(_outcome(None))
             return
+        if call.request is not None and not self._ctx.is_open_request(call.request_id):
+            # Denied or settled: another question about it must not be a second chance.
+            item.answer(_outcome(pick(options, "reject_once", "reject_always")))
+            return
+        if call.request_id in self._link.options:
+            raise RequestError(-32600, "the permission for this call was asked for and is not decided")
         call.take(call_fields)
-        if call.request is not None:  # it asks from inside, or once more
+        if call.request is not None:  # it asks from inside
             await self._approval(item, options, call.fields.get("title"), call)
             return
         if self._ctx.options.host_tool_execution is False:
@@ -238,8 +244,7 @@ class Asking:
 
     def _wait(self, item: Incoming, request_id: str, then: Callable[[Answer | None], Awaitable[None]]) -> None:
         """Wait for the host's answer in a task, so that the agent's other messages go on; ``None``: settled."""
-        reply = self._ctx.expect(request_id)
-        self.waiting.add(request_id)
+        reply = self.waiting[request_id] = self._ctx.expect(request_id)
 
         async def wait() -> None:
             answer: Answer | None
@@ -248,10 +253,17 @@ class Asking:
             except RunEnded:
                 answer = None
             finally:
-                self.waiting.discard(request_id)
+                self.waiting.pop(request_id, None)
             await then(answer)
 
         self._tasks.start_soon(wait)
+
+    def lost(self) -> None:
+        """The agent is gone. While no stream is open, answers to what it asked are stale from now on; in a stream the
+        turn ends as soon as it has read what came before."""
+        if not self._ctx.is_attached:
+            for reply in self.waiting.values():
+                self._ctx.abandon(reply)
 
 
 def pick(options: list[dict[str, str]], *kinds: str) -> str | None:

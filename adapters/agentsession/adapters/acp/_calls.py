@@ -1,6 +1,6 @@
 """The agent's tool calls of one turn as requests, updates and responses.
 
-Not for: asking the host (``_permissions.py``). Rules carried: TOOL-01, TOOL-02, TOOL-03, TOOL-12.
+Not for: asking the host (``_asking.py``). Rules carried: TOOL-01, TOOL-02, TOOL-03, TOOL-12.
 May import: ``agentsession.protocol``, ``agentsession.adapters.base``, the module for content beside it.
 
 A call is *held* as a partial request until it is known whether it asks: a permission request of its id makes it whole

@@ -95,7 +95,7 @@ class AcpExecutor(BaseExecutor):
         try:
             process, about = await self.start_agent(lambda item: None)
             await process.close()
-        except BaseException as error:
+        except BaseException as error:  # raised again, once the base is left
             await super().__aexit__(type(error), error, None)
             raise
         able = [*_ALWAYS, *(("load", "list") if about.loads else ()), *(("media_input",) if about.accepts else ())]
@@ -124,7 +124,7 @@ class AcpExecutor(BaseExecutor):
             with anyio.fail_after(self._start_s):
                 answer = await process.request("initialize", self._hello(session))
             return process, Initialized.of(answer)
-        except BaseException as error:
+        except BaseException as error:  # a cancellation too: no process may be left; each is raised again
             with anyio.CancelScope(shield=True):
                 await process.close(kill=True)
             if isinstance(error, RequestError):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from acp import PROTOCOL_VERSION, RequestError
@@ -94,6 +95,8 @@ class Link:
         self.begun: set[str] = set()
         self.options: dict[str, list[dict[str, str]]] = {}
         """The options of each permission request that waits, by our request id."""
+        self.on_lost: Callable[[], None] | None = None
+        """Told at once when the agent is gone, also while the turn reads nothing."""
         self.cost = 0.0
         self._late: bool = False
         self._loading = False
@@ -110,7 +113,7 @@ class Link:
         try:
             self.process, self.about = await self.executor.start_agent(self.deliver, self.session)
             await self._open(self.process, self.about)
-        except BaseException as error:
+        except BaseException as error:  # a cancellation too: no process may be left; each is raised again
             await self.drop(kill=True)
             if isinstance(error, RequestError):
                 raise failed(error) from None  # its text may hold a secret
@@ -155,6 +158,8 @@ class Link:
         if self.process is not None and len(self.queue) >= _ROOM:
             self.process.wire.room.clear()
         self.arrived.set()
+        if item.kind == "end" and self.on_lost is not None:
+            self.on_lost()
         self._look()
 
     def turn_over(self) -> None:

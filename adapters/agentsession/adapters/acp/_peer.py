@@ -72,6 +72,8 @@ class _Wire:
         self._reader, self._writer, self._deliver = reader, writer, deliver
         self._prompts: set[Any] = set()
         self._sending = asyncio.Lock()
+        self.is_open = True
+        """Whether the agent may still write."""
         self.room = asyncio.Event()
         self.room.set()
 
@@ -103,6 +105,7 @@ class _Wire:
             given = self._taken(message)
             if given is not None:
                 return given
+        self.is_open = False
         self._deliver(Incoming("end"))
         return None
 
@@ -175,7 +178,7 @@ class AgentProcess:
     @property
     def is_alive(self) -> bool:
         """Whether the process runs and can be spoken to."""
-        return not self._closed and self._process.returncode is None
+        return not self._closed and self.wire.is_open and self._process.returncode is None
 
     async def request(self, method: str, params: Mapping[str, Any]) -> Any:
         """The result of a request. Raises ``acp.RequestError`` or ``ConnectionError``."""

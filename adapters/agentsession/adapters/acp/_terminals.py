@@ -34,7 +34,6 @@ class Terminals:
         self._ids = itertools.count(1)
         self._results: dict[str, asyncio.Future[dict[str, Any]]] = {}
         self._limits: dict[str, int | None] = {}
-        self._killed: set[str] = set()
 
     async def create(self, item: Incoming, root: str, real: Callable[[str], str]) -> None:
         """``terminal/create``."""
@@ -67,7 +66,6 @@ class Terminals:
                 del self._results[terminal_id]
                 return {}
             case "terminal/kill":
-                self._killed.add(terminal_id)
                 if not result.done():
                     result.set_result({"output": "", "exit": {"exitCode": None, "signal": "SIGKILL"}})
                 return {}

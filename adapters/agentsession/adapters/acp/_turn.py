@@ -65,6 +65,7 @@ class Turn:
                 has_ended = True
                 tasks.cancel_scope.cancel()
         finally:
+            link.on_lost = None
             link.turn_over()
             link.options.clear()
             if not has_ended:
@@ -77,6 +78,7 @@ class Turn:
     def _start(self, tasks: TaskGroup, process: AgentProcess) -> None:
         self._tasks, self._process = tasks, process
         self._asking = Asking(self._link, self._ctx, self._calls, tasks, self._cancel)
+        self._link.on_lost = self._asking.lost
         message = self._ctx.input
         assert message is not None
         assert self._link.about is not None
@@ -111,6 +113,9 @@ class Turn:
                 refuse_late(item)
             elif item.kind == "update":
                 await self._ctx.emit(custom("acp:late_update", item.params))
+            elif item.kind == "end":  # it died just now: the turn has to see it
+                self._link.queue.appendleft(item)
+                return
 
     async def _next(self) -> Incoming:
         while True:
