@@ -100,6 +100,13 @@ async def test_a_call_is_held_until_its_permission_request_makes_it_whole(tmp_pa
     assert end(events).data == {"volatile": [requests[0].request_id]}
 
 
+async def test_a_permission_request_that_leaves_out_the_name_does_not_change_it(tmp_path: Path) -> None:
+    named = update("tool_call", toolCallId="t1", _meta={"claudeCode": {"toolName": "Bash"}}, **LS)
+    async with agent(tmp_path, [named, permission(7, "t1", _meta={"more": 1}), {"read": 1}, answer()]) as executor:
+        events = await said(await executor.open(), "hi")
+    assert [(each.name, each.partial) for each in of(events, ToolRequest)] == [("Bash", True), ("Bash", False)]
+
+
 async def test_a_grant_allows_once_and_not_always(tmp_path: Path) -> None:
     finished = update("tool_call_update", toolCallId="t1", status="completed", rawOutput={"files": 2})
     async with agent(tmp_path, asks(finished, answer())) as executor:
@@ -243,6 +250,7 @@ async def test_title_mode_and_usage_are_taken(tmp_path: Path) -> None:
         update("session_info_update", title="A day"),
         update("current_mode_update", currentModeId="plan"),
         update("usage_update", used=10, size=1000, cost={"amount": 0.25, "currency": "USD"}),
+        update("usage_update", cost={"amount": 10**400, "currency": "USD"}),
         answer(usage={"totalTokens": 9, "inputTokens": 5, "outputTokens": 4}),
     ]
     async with agent(tmp_path, turn) as executor:

@@ -24,6 +24,11 @@ pytestmark = pytest.mark.anyio
 
 FILES = ClientCapabilities(fs=FileSystemCapabilities(read_text_file=True, write_text_file=True))
 FORMS = ClientCapabilities(elicitation=ElicitationCapabilities(form=ElicitationFormCapabilities()))
+SECRET = {
+    "type": "object",
+    "properties": {"colour": {"type": "string", "$ref": "#/$defs/key"}},
+    "$defs": {"key": {"format": "password"}},
+}
 COLOUR = {"type": "object", "properties": {"colour": {"type": "string"}}, "required": ["colour"]}
 
 
@@ -83,3 +88,14 @@ async def test_a_question_is_a_form_where_the_editor_has_forms(
         made = await client.new_session(str(Path.cwd()), mcp_servers=[])
         await client.prompt(made.session_id, text("go"))
     assert (len(editor.questions), editor.said) == (asked, action)
+
+
+async def test_a_form_with_a_secret_behind_a_reference_is_not_shown() -> None:
+    editor = Offering()
+    script: list[list[Step]] = [
+        [Ask("Which key?", schema=SECRET), Say(lambda memory: getattr(memory.last, "action", "none"))]
+    ]
+    async with editing(ScriptedExecutor(script), editor, FORMS) as client:
+        made = await client.new_session(str(Path.cwd()), mcp_servers=[])
+        await client.prompt(made.session_id, text("go"))
+    assert (editor.questions, editor.said) == ([], "cancel")

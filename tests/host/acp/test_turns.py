@@ -10,7 +10,7 @@ from acp import RequestError
 from tests.host.acp.editor import CWD, Editor, editing, text
 
 from agentsession.adapters.scripted import Call, Calls, Deltas, End, Raise, Say, ScriptedExecutor, Step, Think
-from agentsession.host import ask_all
+from agentsession.host import PolicyDecision, PolicyRequest, ask_all
 
 pytestmark = pytest.mark.anyio
 
@@ -49,6 +49,7 @@ async def test_a_call_runs_after_the_person_allowed_it() -> None:
     call, options = editor.asked[0]
     assert options == ["allow_once", "allow_always", "reject_once", "reject_always"]
     assert call.raw_input == {"path": "a.txt"}
+    assert call.field_meta == {"agentsession": {"name": "write"}}
     [start] = editor.of("tool_call")
     assert (start.tool_call_id, start.status, start.locations[0].path) == (call.tool_call_id, "pending", f"{CWD}/a.txt")
     assert [update.status for update in editor.of("tool_call_update")] == ["in_progress", "completed"]
@@ -66,6 +67,22 @@ async def test_all_but_the_offered_yes_is_a_denial(choice: str) -> None:
     last = editor.of("tool_call_update")[-1]
     assert last.status == "failed"
     assert last.field_meta["agentsession"]["status"] == "denied"
+
+
+async def test_always_is_a_denial_where_the_policy_does_not_offer_it() -> None:
+    def ask_each_time(request: PolicyRequest) -> PolicyDecision:
+        return PolicyDecision("ask_user", remember="never")
+
+    editor, ran = Editor(lambda call: "allow_always"), Ran()
+    script: list[list[Step]] = [[Call("write", {"path": "a.txt"}), Say("Well.")]]
+    async with editing(ScriptedExecutor(script), editor, tools=[ran.write], policy=ask_each_time) as client:
+        made = await client.new_session(CWD, mcp_servers=[])
+        await client.prompt(made.session_id, text("go"))
+    assert (ran.args, [options for _, options in editor.asked]) == (
+        [],
+        [["allow_once", "reject_once", "reject_always"]],
+    )
+    assert editor.of("tool_call_update")[-1].field_meta["agentsession"]["status"] == "denied"
 
 
 async def test_always_is_asked_once_in_a_session() -> None:

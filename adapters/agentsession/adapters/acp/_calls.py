@@ -36,8 +36,12 @@ class Call:
     is_over: bool = False
 
     def take(self, update: Mapping[str, Any]) -> None:
-        """Take what an update says; what is null or absent stays."""
+        """Take what an update says; what is null or absent stays, also in ``_meta``: a rule goes by the name in it."""
+        known = self.fields.get("_meta")
         self.fields.update({name: update[name] for name in _FIELDS if update.get(name) is not None})
+        if isinstance(known, dict):
+            said = update.get("_meta")
+            self.fields["_meta"] = {**known, **said} if isinstance(said, dict) else known
 
     @property
     def name(self) -> str:

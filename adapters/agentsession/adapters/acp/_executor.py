@@ -93,8 +93,7 @@ class AcpExecutor(BaseExecutor):
             raise ConfigurationError("the ACP executor runs on asyncio alone", fix="run it with asyncio")
         await super().__aenter__()
         try:
-            process, about = await self.start_agent(lambda item: None)
-            await process.close()
+            about = await self._ask_about()
         except BaseException as error:  # raised again, once the base is left
             await super().__aexit__(type(error), error, None)
             raise
@@ -105,6 +104,12 @@ class AcpExecutor(BaseExecutor):
         )
         self.about: dict[str, str] = metadata
         return self
+
+    async def _ask_about(self) -> Initialized:
+        """What the agent says of itself: a process of it, which is ended again."""
+        process, about = await self.start_agent(lambda item: None)
+        await process.close()
+        return about
 
     async def start_agent(
         self, deliver: Callable[[Incoming], None], session: BaseSession | None = None

@@ -216,7 +216,8 @@ class Turn:
         if _is_count(size):
             counts["context_window"] = size
         amount = cost.get("amount") if isinstance(cost, dict) and cost.get("currency") == "USD" else None
-        if isinstance(amount, int | float) and not isinstance(amount, bool) and amount >= self._link.cost:
+        # Bounded: an integer of JSON may be too large for a float.
+        if isinstance(amount, int | float) and not isinstance(amount, bool) and self._link.cost <= amount < 1e12:
             counts["cost"] = float(amount) - self._link.cost
             self._link.cost = float(amount)
         if counts:

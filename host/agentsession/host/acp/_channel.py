@@ -1,7 +1,7 @@
 """The editor's person: approvals as ``session/request_permission``, questions as elicitation.
 
 Not for: deciding whether to ask (the host's policy). Rules carried: HITL-01, HITL-02, HITL-08, HITL-09.
-May import: ``acp``, ``_updates``, the host's channel, ``protocol``.
+May import: ``acp``, ``_tool_calls``, the host's channel, ``protocol``.
 
 Only the option that was offered and means yes is a yes. What fails, is unknown or unreadable is a no.
 """
@@ -29,8 +29,8 @@ from pydantic import ValidationError
 
 from agentsession.host._elicitation import Approval, Position
 from agentsession.host._policy import PolicyDecision
-from agentsession.host.acp._tool_calls import Lookup, kind_of, locations_of
-from agentsession.protocol import Decision, ElicitationAnswer, ElicitationRequest, ToolRequest
+from agentsession.host.acp._tool_calls import Lookup, kind_of, locations_of, tool_meta
+from agentsession.protocol import Decision, ElicitationAnswer, ElicitationRequest, ToolRequest, marks_secret
 
 __all__ = ["AcpChannel"]
 
@@ -78,6 +78,7 @@ class AcpChannel:
             status="pending",
             raw_input=request.args or {},
             locations=locations_of(request.args, self._cwd),
+            field_meta=tool_meta(request.name),
         )
         chosen = await self._choose(call, options, _reason(decision, position))
         if chosen == "allow_once":
@@ -164,15 +165,9 @@ def _reason(decision: PolicyDecision, position: Position) -> str | None:
 def _is_flat(schema: dict[str, Any]) -> bool:
     """Whether a form of single fields can be made of it, none of which is secret."""
     fields = schema.get("properties", {})
-    if schema.get("type", "object") != "object" or not isinstance(fields, dict):
+    if schema.get("type", "object") != "object" or not isinstance(fields, dict) or marks_secret(schema):
         return False
-    return all(
-        isinstance(field, dict)
-        and field.get("type") in _FLAT
-        and field.get("writeOnly") is not True
-        and field.get("format") != "password"
-        for field in fields.values()
-    )
+    return all(isinstance(field, dict) and field.get("type") in _FLAT for field in fields.values())
 
 
 def _answer(

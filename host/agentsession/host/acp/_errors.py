@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from acp import RequestError
 
@@ -40,7 +40,7 @@ def in_our_words(method: Method) -> Method:
         except Exception as error:  # noqa: BLE001 - its text may hold anything
             raise as_request_error(error) from None
 
-    return wrapped  # type: ignore[return-value]
+    return cast(Method, wrapped)
 
 
 def as_request_error(error: Exception) -> RequestError:

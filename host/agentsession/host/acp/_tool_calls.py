@@ -14,7 +14,7 @@ from acp.schema import ToolCallLocation, ToolKind
 from agentsession.host.acp._blocks import absolute
 from agentsession.protocol import AgentDescriptor, ToolAnnotations, ToolDescriptor
 
-__all__ = ["Lookup", "Status", "kind_of", "locations_of", "own_tool"]
+__all__ = ["Lookup", "Status", "kind_of", "locations_of", "own_tool", "tool_meta"]
 
 Status = Literal["pending", "in_progress", "completed", "failed"]
 Lookup = Callable[[str], ToolDescriptor | None]
@@ -34,6 +34,11 @@ def own_tool(descriptor: AgentDescriptor, name: str) -> ToolDescriptor | None:
                 return tool
         agents.extend(agent.sub_agents)
     return None
+
+
+def tool_meta(name: str, **more: Any) -> dict[str, Any]:
+    """The ``_meta`` of a call: ACP has no field for the tool's name, and a client's rules go by it."""
+    return {"agentsession": {"name": name, **more}}
 
 
 def kind_of(descriptor: ToolDescriptor | None) -> ToolKind:

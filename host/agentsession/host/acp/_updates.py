@@ -1,6 +1,6 @@
 """Events as ACP's session updates: what an editor shows of a turn, and of a session that it loads.
 
-Not for: sending them (``_sessions.py``), or the end of a turn (``_prompt.py``).
+Not for: sending them (``_sessions.py``), or the end of a turn (``_sessions.py``).
 Rules carried: none of the contract. May import: ``acp.schema``, ``_blocks``, ``_tool_calls``, ``protocol``.
 
 A pure object for each session: no input or output, no clock.
@@ -27,7 +27,7 @@ from acp.schema import (
 )
 
 from agentsession.host.acp._blocks import ToolContent, block_of, data_content, tool_content
-from agentsession.host.acp._tool_calls import Lookup, Status, kind_of, locations_of
+from agentsession.host.acp._tool_calls import Lookup, Status, kind_of, locations_of, tool_meta
 from agentsession.protocol import (
     AgentEnd,
     AgentStart,
@@ -168,6 +168,7 @@ class Updates:
             "title": _title(event, found.display_name if found is not None else None),
             "kind": kind_of(found),
             "status": "in_progress" if event.needs == "none" and not event.partial else "pending",
+            "field_meta": tool_meta(event.name),
         }
         if not event.partial:
             given |= {"raw_input": event.args or {}, "locations": locations_of(event.args, self.cwd)}
@@ -230,9 +231,8 @@ class Updates:
             "content": content,
             "raw_output": event.data,
         }
-        if not is_done:
-            given["field_meta"] = {"agentsession": {"status": event.status, "isError": event.is_error}}
-        return given
+        more = {} if is_done else {"status": event.status, "isError": event.is_error}
+        return given | {"field_meta": tool_meta(event.name, **more)}
 
     def _agent(self, event: AgentStart | AgentEnd) -> list[Update]:
         if event.thread_id is None:
