@@ -8,8 +8,8 @@ import pytest
 from tests.conformance.harnesses.scripted import harness
 
 from agentsession.conformance.expected import load_expected
-from agentsession.conformance.results import Status
-from agentsession.conformance.runner import run
+from agentsession.conformance.results import Result, Status
+from agentsession.conformance.runner import against, run
 from agentsession.protocol import ConfigurationError
 
 pytestmark = pytest.mark.anyio
@@ -49,3 +49,8 @@ async def test_a_failure_that_is_expected_but_does_not_come_fails_the_run() -> N
     report = await run(harness, rules=["LIFE-05"], expected={"LIFE-05": "a known gap"})
     assert [result.status for result in report.results] == [Status.UNEXPECTED_PASS]
     assert report.exit_code == 1
+
+
+def test_a_rule_that_cannot_be_played_may_be_expected() -> None:
+    told = against({"LIFE-11": "no such errors"}, Result("LIFE-11", Status.NOT_RUN, "not played: fail"))
+    assert (told.status, told.message) == (Status.EXPECTED_FAIL, "not played: fail (expected: no such errors)")

@@ -28,7 +28,7 @@ class Status(enum.StrEnum):
     PASS = "pass"
     FAIL = "fail"
     EXPECTED_FAIL = "expected-fail"
-    """It fails, and the file of expected failures says so, with a reason."""
+    """It fails or was not run, and the file of expected failures says so, with a reason."""
     UNEXPECTED_PASS = "unexpected-pass"
     """It passes although a failure is expected: the entry is stale, and that fails the run."""
     NOT_APPLICABLE = "n/a"

@@ -262,11 +262,11 @@ def _verdict(rule: Rule, found: Iterable[Result], declared: frozenset[str], prob
 
 
 def against(expected: Mapping[str, str], result: Result) -> Result:
-    """The verdict on a rule, where it is known that some fail."""
+    """The verdict on a rule, where it is known that some fail, or cannot be played."""
     reason = expected.get(result.rule)
     if reason is None:
         return result
-    if result.status is Status.FAIL:
+    if result.status in (Status.FAIL, Status.NOT_RUN):
         return dataclasses.replace(
             result, status=Status.EXPECTED_FAIL, message=f"{result.message} (expected: {reason})"
         )

@@ -1,6 +1,7 @@
 """The ACP executor under the suite, over an agent made with the SDK's agent side, in a process of its own.
 
-``agentsession conform tests.conformance.harnesses.acp:harness``
+``agentsession conform tests.conformance.harnesses.acp:harness
+--expected tests/conformance/harnesses/acp_expected.toml``
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, Self
 import anyio
 
 from agentsession.adapters.acp import AcpExecutor
+from agentsession.adapters.acp._link import Initialized
 from agentsession.adapters.base import RunContext, RunResult
 from agentsession.conformance.harness import CannotPlay, Harness, Play
 from agentsession.conformance.script import STEPS, Ask, Script
@@ -95,6 +97,12 @@ class Played(AcpExecutor):
                 told["error"] = type(error).__name__
         writer.write(json.dumps(told).encode() + b"\n")
 
+    async def _ask_about(self) -> Initialized:
+        # It is always the same agent. A start costs half a second, and a rule may need two dozen within its 20 s.
+        if harness.about is None:
+            harness.about = await super()._ask_about()
+        return harness.about
+
     async def run(self, ctx: RunContext) -> RunResult | None:
         link = self._links[ctx.user_id, ctx.session_id]
         await link.ensure()
@@ -113,6 +121,8 @@ class AcpHarness(Harness):
 
     name = "acp"
     plays = STEPS - {"fail", "delegate"}
+    about: Initialized | None = None
+    """What the agent has said of itself, once it was asked."""
 
     def executor(self, play: Play) -> AgentExecutor:
         for step in play.script.steps():
