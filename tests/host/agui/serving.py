@@ -6,17 +6,67 @@ import asyncio
 import contextlib
 import json
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any
 
 import httpx2
 import uvicorn
+from starlette.types import Message, Receive, Scope, Send
 from tests.host.agui import streams
 from tests.host.agui.inputs import body, user
 
-__all__ = ["HEADERS", "Poster", "outcome", "serving"]
+from agentsession.host.agui import AguiApp
+
+__all__ = ["HEADERS", "Poster", "Watched", "outcome", "serving"]
 
 HEADERS = {"content-type": "application/json"}
+
+
+class Watched:
+    """An application that can be waited for: it is looked at when it has answered, and when a run of it is over."""
+
+    def __init__(self, app: AguiApp) -> None:
+        self.app = app
+        self._moved = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def answer(message: Message) -> None:
+            await send(message)
+            self._move()
+
+        try:
+            await self.app(scope, receive, answer)
+        finally:
+            self._move()
+
+    def _move(self) -> None:
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
+
+    async def until(self, holds: Callable[[AguiApp], bool]) -> None:
+        """Wait until the application is so."""
+        while not holds(self.app):
+            moving = asyncio.ensure_future(self._moved.wait())
+            try:
+                await asyncio.wait((moving, *(run.task for run in self.app.runs)), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                moving.cancel()
+
+    async def settled(self) -> None:
+        """Wait until no run is left."""
+        await self.until(lambda app: app.running == 0)
+
+
+class _Server(uvicorn.Server):
+    """One that says when it listens."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.listens = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.listens.set()
 
 
 @contextlib.asynccontextmanager
@@ -26,10 +76,13 @@ async def serving(app: Any) -> AsyncGenerator[str]:
     with socket.socket(proto=socket.IPPROTO_TCP) as listening:
         listening.bind(("127.0.0.1", 0))
         config = uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=5)
-        server = uvicorn.Server(config)
+        server = _Server(config)
         running = asyncio.get_running_loop().create_task(server._serve([listening]))
-        while not server.started:
-            await asyncio.sleep(0)
+        listens = asyncio.get_running_loop().create_task(server.listens.wait())
+        await asyncio.wait((listens, running), return_when=asyncio.FIRST_COMPLETED)
+        if not listens.done():
+            listens.cancel()
+            await running  # it ended before it listened: why, is in its exception
         try:
             yield f"http://127.0.0.1:{listening.getsockname()[1]}"
         finally:

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 from tests.host.agui.inputs import assistant, user
-from tests.host.agui.serving import HEADERS, Poster, outcome, serving
+from tests.host.agui.serving import HEADERS, Poster, Watched, outcome, serving
 from tests.host.agui.streams import check, kinds, of_type
 
 from agentsession.adapters.base import RunContext
@@ -40,29 +40,29 @@ class Gate:
 
 
 class Served:
-    def __init__(self, url: str, app: AguiApp, sessions: LiveSessions) -> None:
+    def __init__(self, url: str, watched: Watched, sessions: LiveSessions) -> None:
         self.url = url
-        self.app = app
+        self.app: AguiApp = watched.app
+        self.until = watched.until
+        self.settled = watched.settled
         self.sessions = sessions
 
     async def read_by(self, clients: int) -> None:
         """Wait until so many read."""
-        while self.app.clients != clients:
-            await asyncio.sleep(0.001)
+        await self.until(lambda app: app.clients == clients)
 
-    async def settled(self) -> None:
-        """Wait until no run is left."""
-        while self.app.running:
-            await asyncio.sleep(0.001)
+    async def running(self, runs: int) -> None:
+        """Wait until so many run or wait."""
+        await self.until(lambda app: app.running == runs)
 
 
 @contextlib.asynccontextmanager
 async def served(script: Sequence[Sequence[Step]], **options: Any) -> AsyncGenerator[Served]:
     with anyio.fail_after(20):
         async with LiveSessions([ServedAgent("scripted", ScriptedExecutor(script))]) as sessions:
-            app = agui_app(sessions, **options)
-            async with serving(app) as url:
-                yield Served(url, app, sessions)
+            watched = Watched(agui_app(sessions, **options))
+            async with serving(watched) as url:
+                yield Served(url, watched, sessions)
 
 
 async def left_at(poster: Poster, gate: Gate, sent: bytes) -> None:
@@ -156,8 +156,7 @@ async def test_runs_of_a_thread_wait_in_order_and_do_not_interleave() -> None:
         tasks = []
         for number in (1, 2, 3):
             tasks.append(asyncio.create_task(run(number)))
-            while server.app.running < number:
-                await asyncio.sleep(0.001)
+            await server.running(number)
         await gate.reached.wait()
         gate.opened.set()
         runs = await asyncio.gather(*tasks)
@@ -190,14 +189,12 @@ async def test_a_waiter_that_leaves_runs_nothing_and_one_too_many_is_told_so() -
         first = asyncio.create_task(poster.run(user("u1")))
         await gate.reached.wait()
         second = asyncio.create_task(left_at(poster, Gate(), poster.sent(messages=[user("u2")])))
-        while server.app.running < 2:
-            await asyncio.sleep(0.001)
+        await server.running(2)
         full = await poster.http.post(server.url, content=poster.sent(messages=[user("u3")]), headers=HEADERS)
         assert (full.status_code, full.json()["code"]) == (429, "too-many-runs")
         second.cancel()
         await asyncio.gather(second, return_exceptions=True)
-        while server.app.running > 1:
-            await asyncio.sleep(0.001)
+        await server.running(1)
         gate.opened.set()
         await first
         poster.client.messages = [user("u3")]

@@ -51,8 +51,8 @@ async def test_nothing_is_left_of_clients_that_vanish(policy: str) -> None:
                         # Every other one shares a thread with another: those wait in a queue, and leave it.
                         sent = body(user(f"u{number}"), threadId=f"t{number // 2}", runId=f"r{number}")
                         group.create_task(vanish(url, sent, (number % 3) * 400))
-                while app.running or len(asyncio.all_tasks() - before) > len(before):
-                    await asyncio.sleep(0.001)
+                while left := asyncio.all_tasks() - before:
+                    await asyncio.wait(left)
                 assert app.clients == 0
                 assert not app.is_busy
                 gc.collect()

@@ -15,7 +15,7 @@ from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.adk.tools.tool_context import ToolContext
 from tests.host.agui.inputs import tool_message, user
 from tests.host.agui.npm_client import Npm, installed
-from tests.host.agui.serving import Poster, outcome, serving
+from tests.host.agui.serving import Poster, Watched, outcome, serving
 from tests.host.agui.streams import validated
 from tests.host.agui.test_app_clients import Gate
 
@@ -34,7 +34,7 @@ from agentsession.adapters.adk import (
 from agentsession.adapters.base import RunContext
 from agentsession.adapters.scripted import Call, Calls, Deltas, Memory, Parallel, Say, ScriptedExecutor
 from agentsession.host import SqliteRecordStore
-from agentsession.host.agui import AguiApp, agui_app
+from agentsession.host.agui import agui_app
 from agentsession.host.http import Limits
 from agentsession.host.live import LiveSessions, ServedAgent
 from agentsession.protocol import AgentExecutor, ElicitationRequest
@@ -51,12 +51,12 @@ def npm() -> Npm:
 
 
 @contextlib.asynccontextmanager
-async def served(executor: AgentExecutor, store: Any = None, **options: Any) -> AsyncGenerator[tuple[str, AguiApp]]:
+async def served(executor: AgentExecutor, store: Any = None, **options: Any) -> AsyncGenerator[tuple[str, Watched]]:
     with anyio.fail_after(60):
         async with LiveSessions([ServedAgent("agent", executor, store=store)]) as sessions:
-            app = agui_app(sessions, **options)
-            async with serving(app) as url:
-                yield url, app
+            watched = Watched(agui_app(sessions, **options))
+            async with serving(watched) as url:
+                yield url, watched
 
 
 class Expired:
@@ -309,8 +309,7 @@ async def test_a_client_that_leaves_in_the_middle_of_arguments(npm: Npm) -> None
         steps = [say_(name="u1"), {"do": "run", "params": {"tools": [TOOL]}, "leaveAfter": 3}]
         (told,) = await npm.drive(url, steps)
         assert len(told["events"]) >= 3
-        while app.running:
-            await anyio.sleep(0.001)
+        await app.settled()
         fresh = {"do": "fresh", "messages": told["messages"]}
         again, end = await npm.drive(url, [fresh, RUN, say_(name="u2"), RUN])
     assert fine(again)["finished"]["outcome"] == "cancelled"
@@ -327,8 +326,7 @@ async def test_a_client_that_leaves_and_comes_back(npm: Npm, policy: Any) -> Non
             await gate.stopped.wait()
         else:
             gate.opened.set()
-        while app.running:
-            await anyio.sleep(0.001)
+        await app.settled()
         fresh = {"do": "fresh", "messages": told["messages"]}
         again, end = await npm.drive(url, [fresh, RUN, say_(name="u2"), RUN])
     assert fine(again)["finished"]["outcome"] == ("cancelled" if policy == "cancel" else "success")
@@ -342,10 +340,10 @@ async def test_a_client_that_comes_back_while_its_run_goes_on(npm: Npm) -> None:
     script = [Deltas(["one ", "two "]), gate, Say("three")]
     async with served(scripted(script), on_disconnect="carry_on", limits=Limits(ping_s=0.01)) as (url, app):
         (told,) = await npm.drive(url, [say_(name="u1"), {**RUN, "leaveAfter": 4}])
+        await app.until(lambda app: app.clients == 0)
 
         async def open_later() -> None:
-            while app.clients < 1:
-                await anyio.sleep(0.001)
+            await app.until(lambda app: app.clients == 1)
             gate.opened.set()
 
         opening = asyncio.create_task(open_later())
