@@ -25,6 +25,7 @@ _YES: list[Any] = [
     {"approved": True, "action": "accept", "note": "fine"},
     {"approved": True, "reason": "no doubt"},
     {"approved": True, "cancel": False},
+    {"approved": True, "edited": False, "edits": None},
 ]
 _NO: list[Any] = [
     False,
@@ -83,6 +84,9 @@ _INVALID: list[Any] = [
     {"approved": True, "editedArgs": None},
     {"approved": True, "editedArgs": "{}"},
     {"approved": True, "editedArgs": {}, "args": {}},
+    *({"approved": True, key: {"path": "b"}} for key in ("edited_args", "EditedArgs", "arguments", "input")),
+    {"approved": True, "arguments": '{"path": "b"}'},
+    {"decision": "approve", "edits": ["b"]},
 ]
 
 
@@ -110,6 +114,12 @@ def test_an_edit_replaces_the_whole_arguments(yes: dict[str, Any], key: str) -> 
     payload = {**yes, key: {"path": "b"}}
     assert read_confirmation(payload, edits=True) == Yes(edited={"path": "b"})
     assert isinstance(read_confirmation(payload, edits=False), Invalid)
+
+
+def test_a_payload_is_for_a_question_and_no_edit_of_a_call() -> None:
+    payload = {"approved": True, "payload": {"path": "b"}}
+    assert read_confirmation(payload, edits=False) == Yes(payload={"path": "b"})
+    assert isinstance(read_confirmation(payload, edits=True), Invalid)
 
 
 def test_the_reason_of_a_no_is_kept() -> None:

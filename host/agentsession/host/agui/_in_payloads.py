@@ -27,6 +27,7 @@ _YES_TEXTS: Final = frozenset({"yes", "approve", "approved", "accept"})
 _NO_WORDS: Final = frozenset({"decline", "cancel", "deny", "denied", "reject", "rejected", "ignore"})
 _NO_TEXTS: Final = _NO_WORDS | {"no"}
 _EDITS: Final = ("editedArgs", "args")
+_TELLING: Final = frozenset({*_FLAGS, *_WORDS, *_EDITS})
 _OPEN: Final = frozenset({*_EDITS, "payload", "reason", "message", "type"})
 """Keys that the second look leaves out: they hold what a person wrote or chose, or were read by their own row."""
 
@@ -103,10 +104,22 @@ def _read_object(payload: Mapping[str, Any], edits: bool) -> Yes | No | Invalid:
         return No(_reason(payload))
     if contradicts_yes({key: value for key, value in payload.items() if key not in _OPEN}):
         return Invalid("its keys disagree")
+    for key, value in payload.items():
+        if _may_be_an_edit(key, value) and (edits or key != "payload"):
+            return Invalid("what may be an edit is under a key that is not read: it would run without")
     edited = _edited(payload, edits, is_edit)
     if isinstance(edited, Invalid):
         return edited
     return Yes(edited, payload.get("payload", ABSENT), _reason(payload))
+
+
+def _may_be_an_edit(key: str, value: Any) -> bool:
+    """Whether a key that no row has may hold other arguments: an object or list, or a name that says so."""
+    if key in _TELLING:
+        return False
+    if isinstance(value, (dict, list)):
+        return True
+    return value is not None and value is not False and any(sign in key.lower() for sign in ("edit", "arg"))
 
 
 def _edited(payload: Mapping[str, Any], edits: bool, is_edit: bool) -> dict[str, Any] | Invalid | None:
