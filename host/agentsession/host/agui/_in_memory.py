@@ -58,6 +58,8 @@ class Memory:
         if event.seq <= self.seq:
             return
         self.seq = event.seq
+        if type(event) is Message and event.partial:  # by far the most: nothing is remembered of one
+            return
         match event:
             case Message(partial=False, role="user" | "developer"):
                 self._message(event)
