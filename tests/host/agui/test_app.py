@@ -14,6 +14,7 @@ from tests.host.agui.streams import kinds, of_type
 
 from agentsession.adapters.scripted import Call, Calls, Deltas, Say, ScriptedExecutor
 from agentsession.host.agui import agui_app
+from agentsession.host.agui._app_folded import Folded, FoldedSessions
 from agentsession.host.live import LiveSessions, ServedAgent
 
 pytestmark = pytest.mark.anyio
@@ -74,3 +75,15 @@ async def test_parallel_calls_are_answered_one_by_one() -> None:
         assert outcome(events) == {"type": "success", "pendingToolCallIds": ["c1", "c3"]}
         events = await poster.run(tool_message("c1", "", error="broken"), tool_message("c3"), is_resumed=True)
         assert outcome(events) == {"type": "success"}
+
+
+async def test_a_run_that_fails_before_the_record_was_read_says_nothing_of_the_state(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def unreadable(self: FoldedSessions, live: object) -> Folded:
+        raise OSError("the record cannot be read")
+
+    monkeypatch.setattr(FoldedSessions, "of", unreadable)
+    async with posting([[Say("never")]]) as poster:
+        events = await poster.say("u1", state={"city": "Bern"})
+        assert kinds(events) == ["RUN_STARTED", "RUN_ERROR"]

@@ -268,7 +268,7 @@ class Steps:
         self._is_started = True
         live, state = self._run.live, self._run.given.state
         session_id = live.session_id if live is not None else None
-        if live is None:
+        if self._run.began is None:
             state = self._mapper.known.seen_state  # nothing is known: nothing is said of it
         start = self._mapper.start(
             session_id=session_id,
