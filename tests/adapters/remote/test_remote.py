@@ -14,6 +14,7 @@ from tests.conformance.harnesses import scripted
 
 from agentsession.adapters.remote import Backoff, RemoteExecutor
 from agentsession.adapters.remote._problems import error_of
+from agentsession.adapters.remote._wire import Sent
 from agentsession.conformance import script
 from agentsession.conformance.harness import MortalStore, Play
 from agentsession.host.live import LiveSession
@@ -159,3 +160,9 @@ async def test_waits_grow_to_a_bound_and_are_those_of_the_seed() -> None:
     assert waits == [other.wait_s(failures) for failures in range(1, 40)]
     assert all(0.05 <= wait <= 1.0 for wait in waits)
     assert min(waits[10:]) >= 0.5
+
+
+@pytest.mark.parametrize("method", ["POST", "PATCH"])
+async def test_what_changes_something_is_sent_under_a_key_and_again_under_the_same(method: str) -> None:
+    sent = Sent(method, "/agents/a/sessions/s", {})
+    assert sent.headers["Idempotency-Key"] == sent.headers["Idempotency-Key"] == sent.key

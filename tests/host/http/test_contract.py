@@ -185,6 +185,17 @@ async def test_a_key_gives_the_first_answer_again_and_refuses_another_body(http:
     assert (await http.post(session + "/stream", json=HELLO, headers=key)).json() == begun.json()
 
 
+async def test_a_change_that_is_sent_again_under_its_key_is_made_once(http: httpx2.AsyncClient) -> None:
+    session = await opened(http)
+    key = {"idempotency-key": "k-1"}
+    first = await http.patch(session, json={"title": "One"}, headers=key)
+    assert first.status_code == 200, first.text
+    last = (await http.get(session)).json()["lastSeq"]
+    again = await http.patch(session, json={"title": "One"}, headers=key)
+    assert (again.json(), again.headers["idempotent-replayed"]) == (first.json(), "true")
+    assert (await http.get(session)).json()["lastSeq"] == last
+
+
 async def test_a_message_with_a_key_runs_once_whatever_server_remembers(sessions: LiveSessions) -> None:
     key = {"idempotency-key": "k-1"}
     begun: list[dict[str, Any]] = []

@@ -16,6 +16,7 @@ from agentsession.protocol import (
     Event,
     ExecutionOptions,
     InvalidInput,
+    MemoryRecordStore,
     OpenOptions,
     StreamActive,
     ToolDecision,
@@ -335,3 +336,65 @@ async def test_what_a_sub_agent_asks_is_answered_under_the_id_that_is_shown(relo
         assert receipt.status == "applied"
         assert (await ends(live))[-1] == "completed"
         assert wiper.ran == ["a"]
+
+
+async def test_a_tool_declared_at_open_is_still_the_clients_after_its_session_was_closed() -> None:
+    script: Script = [[Say("Hi.")], [Calls(Call("look", {})), Say("Done.")]]
+    async with served(script, allow_all, execution=ExecutionOptions(tools=[LOOK])) as (sessions, live):
+        await live.stream("hello")
+        await live.at_rest()
+        await sessions.close(live)
+        live = await sessions.get("agent", "ann", "s")
+        assert live.options.execution.tools == [LOOK]
+        await live.stream("go")
+        assert (await ends(live))[-1] == "input_required"
+        (receipt,) = await live.respond(result(live.pending[0].request_id, "red"))
+        assert receipt.status == "applied"
+
+
+async def test_a_fork_keeps_the_tools_that_the_client_declares_for_it() -> None:
+    async with served([[Say("Hi.")]], allow_all) as (sessions, live):
+        await live.stream("hello")
+        await live.at_rest()
+        options = OpenOptions(execution=ExecutionOptions(tools=[LOOK]))
+        made = await sessions.fork("agent", "ann", "s", live.last_seq, options)
+        assert made.options.execution.tools == [LOOK]
+        assert made.client_tools == {"look"}
+
+
+async def test_the_mode_given_at_open_holds_after_its_session_was_closed() -> None:
+    async with served([[Say("Hi.")]], allow_all, execution=ExecutionOptions(permission_mode="plan")) as (
+        sessions,
+        live,
+    ):
+        await sessions.close(live)
+        live = await sessions.get("agent", "ann", "s")
+        assert live.options.execution.permission_mode == "plan"
+
+
+async def test_a_call_left_by_a_tool_that_the_host_dropped_is_not_the_clients() -> None:
+    store = MemoryRecordStore()
+    wiper = Wiper()
+    script: Script = [[Calls(Call("wipe", {"path": "a"})), Say("Done.")]]
+    before = ServedAgent(
+        "agent", ScriptedExecutor(script, reenter=True), Host(tools=[wiper.wipe], policy=ask_all), store
+    )
+    async with LiveSessions([before]) as sessions:
+        live = await sessions.open("agent", "ann", OpenOptions(session_id="s"))
+        await live.stream("go")
+        await live.at_rest()
+    after = ServedAgent("agent", ScriptedExecutor(script, reenter=True), Host(policy=ask_all), store)
+    async with LiveSessions([after]) as sessions:
+        live = await sessions.get("agent", "ann", "s")
+        (receipt,) = await live.respond(result(live.pending[0].request_id, "forged"))
+        assert receipt.status == "invalid"
+
+
+async def test_a_message_right_after_the_last_event_of_a_turn_begins_the_next() -> None:
+    async with served([[Say("One.")], [Say("Two.")]]) as (_, live):
+        reader = live.events(follow=True, types={"stream_end"})
+        await live.stream("go")
+        await anext(reader)
+        assert live.is_busy  # its task has not left yet
+        await live.stream("and again")
+        assert await ends(live) == ["completed", "completed"]

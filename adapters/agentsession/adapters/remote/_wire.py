@@ -3,8 +3,8 @@
 Not for: events (``_follower.py``). Rules carried: SEC-01 as far as the token goes.
 May import: httpx2, anyio, ``agentsession.protocol``, the modules beside it. The only module that imports httpx2.
 
-A request that was cut may have been done. Each POST carries an ``Idempotency-Key``, by which the server answers the
-second as it did the first; what else is sent again has the same effect done twice.
+A request that was cut may have been done. Each POST and PATCH carries an ``Idempotency-Key``, by which the server
+answers the second as it did the first; what else is sent again has the same effect done twice.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Sent:
         made = {"Accept": "application/json"}
         if self.body is not None:
             made["Content-Type"] = "application/json"
-        if self.method == "POST":
+        if self.method in ("POST", "PATCH"):
             made["Idempotency-Key"] = self.key
         return made
 

@@ -1,4 +1,4 @@
-"""``Idempotency-Key``: a POST that is sent again is answered again, and done once.
+"""``Idempotency-Key``: a POST or PATCH that is sent again is answered again, and done once.
 
 Not for: messages, whose keys are in the record (TURN-01). Rules carried: none. May import: starlette, ``_problems``.
 """

@@ -172,6 +172,7 @@ def _one() -> Json:
             _answer(200, "What became of it.", _ref("Receipt")),
             body=_ref("SessionConfig"),
             failures=_AT_WORK,
+            parameters=(_KEY,),
         ),
         "delete": _call(
             "deleteSession",

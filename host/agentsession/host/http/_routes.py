@@ -96,7 +96,7 @@ class _Calls:
             if scope not in principal.scopes:
                 raise Problem(403, "scope", f"this call needs the scope {scope}")
             work = works[request.method]
-            is_once = request.method == "POST" and work not in (self.ticket, self.stream)
+            is_once = request.method in ("POST", "PATCH") and work not in (self.ticket, self.stream)
             if is_once:
                 return await self._once.answer(request, principal, lambda: work(request, principal))
             return await work(request, principal)

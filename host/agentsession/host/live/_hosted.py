@@ -40,7 +40,6 @@ from agentsession.protocol import (
     PendingRequest,
     Receipt,
     SessionConfig,
-    SessionUpdate,
     StreamActive,
     StreamEnd,
     ToolDecision,
@@ -111,15 +110,6 @@ class Hosted:
         self.client_tools.update(tool.name for tool in tools)
         return list(tools)
 
-    async def recall(self) -> None:
-        """After a load: which tools the client had declared when the session was opened, or last changed."""
-        async for event in self.session.events(types={"session_update"}):
-            if isinstance(event, SessionUpdate) and event.tools is not None:
-                self.client_tools.update(tool.name for tool in event.tools)
-        for request in self.session.pending:  # it was left waiting: nobody else's is
-            if isinstance(request, ToolRequest) and request.needs == "result" and request.owner != "agent":
-                self.client_tools.add(request.name)
-
     # --- turns -----------------------------------------------------------------------------------------------------
 
     async def stream(
@@ -170,6 +160,8 @@ class Hosted:
         return self.is_clients(request.name)
 
     async def _message(self, message: MessageInput, options: ExecutionOptions | None) -> _Begun:
+        while self.is_driving and self._is_leaving():
+            await self._change()
         if self._is_closing:
             raise StreamActive("the session is being closed", where=self._where)
         if self.is_driving or self.session.state == "running":
@@ -184,6 +176,12 @@ class Hosted:
         if begun is None:
             raise NothingToContinue("nothing began", where=self._where)
         return begun
+
+    def _is_leaving(self) -> bool:
+        """Whether the turn's task has nothing to do but to end: its last event is there before it has left."""
+        if self.session.state == "input_required":
+            return all(self._is_left(item) or item.request_id in self.desk.left for item in self.session.pending)
+        return self.session.state != "running"
 
     async def _was_seen(self, message: MessageInput) -> bool:
         """Whether the record has the message, by its key: else it would settle the turn that the host drives."""

@@ -27,6 +27,7 @@ from agentsession.protocol import (
     EventReader,
     ExecutionOptions,
     MessageInput,
+    OpenOptions,
     PendingRequest,
     Receipt,
     RecordKey,
@@ -74,12 +75,15 @@ class LiveSession:
         session: AgentSession,
         hosted: Hosted | None,
         tell: Callable[[], None],
+        options: OpenOptions,
     ) -> None:
         self.key = key
         self.agent = agent
         self.session = session
         self._hosted = hosted
         self._tell = tell
+        self.options = options
+        """What it was opened with, and what was changed since: to load it with."""
         self._holders = 0
         self.used_at = anyio.current_time()
         """When somebody last held it, or it was last seen at work (the event loop's clock, seconds)."""
@@ -97,6 +101,11 @@ class LiveSession:
     def is_hosted(self) -> bool:
         """Whether the server's host drives its turns."""
         return self._hosted is not None
+
+    @property
+    def client_tools(self) -> frozenset[str]:
+        """The names of the tools that the client declared; bare, it has them all."""
+        return frozenset(self._hosted.client_tools if self._hosted is not None else ())
 
     @property
     def session_id(self) -> str:
@@ -176,9 +185,22 @@ class LiveSession:
     async def update(self, config: SessionConfig) -> Receipt:
         """Change model, mode, tools, title, state or config (see ``AgentSession.update``)."""
         with self.hold():
+            given = config
             if self._hosted is not None and config.tools is not None:
                 config = self._hosted.with_tools(config)
-            return await self.session.update(config)
+            receipt = await self.session.update(config)
+            if receipt.ok:
+                self._keep(given)
+            return receipt
+
+    def _keep(self, config: SessionConfig) -> None:
+        changed: dict[str, object] = {}
+        if config.tools is not None:
+            changed["tools"] = config.tools
+        if config.permission_mode is not None:
+            changed["permission_mode"] = None  # the record has it from now on
+        execution = self.options.execution.model_copy(update=changed)
+        self.options = self.options.model_copy(update={"execution": execution})
 
     async def abort(self, reason: str | None = None) -> AbortResult:
         """End the turn (see ``AgentSession.abort``); what a host runs for it is cancelled first."""

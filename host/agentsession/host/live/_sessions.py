@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from types import MappingProxyType, TracebackType
@@ -80,6 +81,9 @@ class LiveSessions:
         self._abandoned_s = abandoned_s
         self._max_open = max_open
         self._open: dict[_Key, LiveSession] = {}
+        self._given: OrderedDict[_Key, tuple[OpenOptions, frozenset[str]]] = OrderedDict()
+        """Of closed sessions, as many as may be open: what they were opened with, and the client's tools.
+        The record does not have these."""
         self._busy: dict[_Key, anyio.Lock] = {}
         self._beginning = 0
         """Sessions that are being opened or loaded: each has its place."""
@@ -146,7 +150,8 @@ class LiveSessions:
             found = self._found(key)  # several may have waited for one load
             if found is not None:
                 return found
-            return await self._start(served, user_id, OpenOptions(user_id=user_id), session_id)
+            options, _ = self._given.get(key, (OpenOptions(user_id=user_id), None))
+            return await self._start(served, user_id, options, session_id)
 
     async def fork(
         self, agent: str, user_id: str, session_id: str, at: int, options: OpenOptions | None = None
@@ -157,8 +162,10 @@ class LiveSessions:
         async with self._room():
             made = await served.executor.fork(session_id, at, full, store=served.store)
             if served.host is None:
-                return self._keep(served, user_id, made, None)
+                return self._keep(served, user_id, made, None, full)
             await made.aclose()  # the host opens its sessions itself
+            names = frozenset(tool.name for tool in full.execution.tools or ())
+            self._remember(_key(served, user_id, made.session_id), full, names)
         return await self.get(agent, user_id, made.session_id)
 
     async def rewind(self, agent: str, user_id: str, session_id: str, to: int) -> None:
@@ -179,6 +186,7 @@ class LiveSessions:
             live = self._open.get(key)
             if live is not None:
                 await self._close(live)
+            self._given.pop(key, None)
             await served.executor.delete(session_id, user_id, store=served.store)
 
     async def close(self, live: LiveSession) -> None:
@@ -199,6 +207,7 @@ class LiveSessions:
     def _found(self, key: _Key) -> LiveSession | None:
         live = self._open.get(key)
         if live is not None and live.state == "closed":
+            self._remember(key, live.options, live.client_tools)
             del self._open[key]
             return None
         if live is not None:
@@ -232,6 +241,9 @@ class LiveSessions:
         else:
             hosted = Hosted(served.host, user_id, self._tasks)
             hosted.client_tools.update(tool.name for tool in options.execution.tools or [])
+            if load is not None:
+                _, names = self._given.get(_key(served, user_id, load), (None, frozenset[str]()))
+                hosted.client_tools.update(names)
             session = await served.host.open(
                 served.executor,
                 options,
@@ -241,13 +253,19 @@ class LiveSessions:
                 client_tools=hosted.is_clients,
             )
             hosted.session = session
-            if load is not None:
-                await hosted.recall()
-        return self._keep(served, user_id, session, hosted)
+        return self._keep(served, user_id, session, hosted, options)
 
-    def _keep(self, served: ServedAgent, user_id: str, session: AgentSession, hosted: Hosted | None) -> LiveSession:
+    def _keep(
+        self,
+        served: ServedAgent,
+        user_id: str,
+        session: AgentSession,
+        hosted: Hosted | None,
+        options: OpenOptions,
+    ) -> LiveSession:
         key = RecordKey(session.descriptor.name, user_id, session.session_id)
-        live = self._open[served.name, key] = LiveSession(key, served, session, hosted, self._tell)
+        live = self._open[served.name, key] = LiveSession(key, served, session, hosted, self._tell, options)
+        self._given.pop((served.name, key), None)
         self._tell()
         return live
 
@@ -279,8 +297,16 @@ class LiveSessions:
             return False
         return live.state != "input_required" or live.descriptor.supports("resume")
 
+    def _remember(self, key: _Key, options: OpenOptions, names: frozenset[str]) -> None:
+        # Its state was recorded when it was opened: given again it would undo what came after.
+        execution = options.execution.model_copy(update={"state": None})
+        self._given[key] = options.model_copy(update={"session_id": None, "execution": execution}), names
+        while len(self._given) > self._max_open:
+            self._given.popitem(last=False)
+
     async def _close(self, live: LiveSession) -> None:
         live.is_closing = True
+        self._remember(_key_of(live), live.options, live.client_tools)
         try:
             await live.aclose()
         except Exception as error:  # noqa: BLE001 - one that fails must not keep the others open
@@ -306,7 +332,7 @@ class LiveSessions:
             nearest = float("inf")
             for live in self.open_sessions:
                 if live.state == "closed":
-                    self._open.pop(_key_of(live), None)
+                    self._found(_key_of(live))  # takes it out
                     continue
                 if live.is_closing:
                     continue
