@@ -5,7 +5,7 @@ message becomes the session's id.
 
 ``{"initialize": {...}, "turns": [[step, ...], ...]}``, where a step is ``{"send": message}``, ``{"line": text}``,
 ``{"read": n}`` (take n messages), ``{"until": method}``, ``{"answer": result}``, ``{"error": error}``,
-``{"exit": code}``, ``{"mute": true}`` or ``{"deaf": true}``.
+``{"exit": code}``, ``{"mute": true}``, ``{"shut": true}`` or ``{"deaf": true}``.
 """
 
 import json
@@ -70,6 +70,9 @@ def main() -> None:
                     os._exit(step["exit"])
                 elif "mute" in step:
                     os.close(1)
+                elif "shut" in step:
+                    os.close(0)
+                    os.read(os.pipe()[0], 1)
                 elif "deaf" in step:
                     while sys.stdin.readline():
                         pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections.abc import AsyncIterator, Sequence
@@ -325,6 +326,19 @@ async def test_an_agent_that_stops_speaking_between_turns_fails_the_next(tmp_pat
         with anyio.fail_after(10):
             await link.process.notify("now", {})
             await gone.wait()
+        events = await said(session, "hi")
+    assert [each.code for each in events if each.type == "error"] == ["acp-agent-lost"]  # type: ignore[attr-defined]
+
+
+async def test_an_agent_that_stops_listening_between_turns_fails_the_next(tmp_path: Path) -> None:
+    async with agent(tmp_path, [chunk("a"), answer(), {"shut": True}]) as executor:
+        session = await executor.open()
+        await said(session, "hi")
+        (link,) = executor._links.values()  # pyright: ignore[reportPrivateUsage]  # to know when its input is closed
+        assert link.process is not None
+        with anyio.fail_after(10), contextlib.suppress(ConnectionError):
+            while True:
+                await link.process.notify("now", {})
         events = await said(session, "hi")
     assert [each.code for each in events if each.type == "error"] == ["acp-agent-lost"]  # type: ignore[attr-defined]
 

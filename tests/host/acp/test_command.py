@@ -91,6 +91,25 @@ async def test_stdout_carries_protocol_lines_alone(tmp_path: Path) -> None:
         assert words in told
 
 
+SERVES = """
+import asyncio
+from agentsession.adapters.scripted import ScriptedExecutor
+from agentsession.host.acp import serve_acp
+
+asyncio.run(serve_acp(ScriptedExecutor([])))
+print("afterwards")
+"""
+
+
+async def test_stdout_is_the_programs_again_once_the_client_is_gone() -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", SERVES), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    async with asyncio.timeout(60):
+        told, _ = await process.communicate(b"")
+    assert (told, process.returncode) == (b"afterwards\n", 0)
+
+
 async def test_an_adk_agent_asks_and_runs_its_tool(tmp_path: Path) -> None:
     async with command(tmp_path, ADK, "my_module:root_agent") as (lines, _):
         session = await lines.session()

@@ -73,7 +73,7 @@ class _Wire:
         self._prompts: set[Any] = set()
         self._sending = asyncio.Lock()
         self.is_open = True
-        """Whether the agent may still write."""
+        """Whether the agent can be spoken to: neither of its pipes has failed."""
         self.room = asyncio.Event()
         self.room.set()
 
@@ -85,6 +85,7 @@ class _Wire:
                 self._writer.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
                 await self._writer.drain()
             except (OSError, RuntimeError) as error:
+                self._end()  # it may have closed its input alone: nothing that it waits for can reach it
                 raise ConnectionError("the agent's input is closed") from error
 
     async def receive(self) -> dict[str, Any] | None:
@@ -105,9 +106,13 @@ class _Wire:
             given = self._taken(message)
             if given is not None:
                 return given
-        self.is_open = False
-        self._deliver(Incoming("end"))
+        self._end()
         return None
+
+    def _end(self) -> None:
+        if self.is_open:
+            self.is_open = False
+            self._deliver(Incoming("end"))
 
     def _taken(self, message: dict[str, Any]) -> dict[str, Any] | None:
         """What the SDK is to see of a message."""
@@ -199,8 +204,10 @@ class AgentProcess:
             return
         self._closed = True
         self.wire.room.set()
-        with contextlib.suppress(Exception):
+        try:
             await self._connection.close()
+        except Exception as error:  # noqa: BLE001 - logged; the process has to be ended all the same
+            _logger.info("the connection to an ACP agent did not close: %s", type(error).__name__)
         if not kill:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._process.wait(), _LEAVES_S)

@@ -11,9 +11,9 @@ whatever a later one must see is set before a handler first waits.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import importlib.metadata
 import inspect
+import logging
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Unpack, cast
@@ -70,6 +70,8 @@ __all__ = ["AcpAgent", "Authenticator"]
 Authenticator = Callable[[], bool | Awaitable[bool]]
 """Whether the person is known now; asked when the client chooses this method."""
 
+logger = logging.getLogger("agentsession.host")
+
 _UNKNOWN_CWD: Final = os.sep
 
 
@@ -119,7 +121,9 @@ class AcpAgent:
         """The client is gone: abort what runs and close all sessions."""
         served = list(self._served.values())
         self._served.clear()
-        await asyncio.gather(*(one.close() for one in served), return_exceptions=True)
+        for failed in await asyncio.gather(*(one.close() for one in served), return_exceptions=True):
+            if failed is not None:
+                logger.warning("a session's tools did not close: %s", type(failed).__name__)
 
     @in_our_words
     async def initialize(
@@ -345,9 +349,11 @@ class AcpAgent:
     async def _cwd(self, info: RecordInfo) -> str:
         known = self._cwds.get(info.key.session_id)
         if known is None and self._store is not None:
-            with contextlib.suppress(Exception):
+            try:
                 first = await self._store.read(info.key, limit=1)
                 known = next((event.workspace for event in first if isinstance(event, Initialize)), None)
+            except Exception as error:  # noqa: BLE001 - logged; one record that cannot be read hides no other session
+                logger.warning("session %s: its record cannot be read: %s", info.key.session_id, type(error).__name__)
         return known or _UNKNOWN_CWD
 
     def _capabilities(self) -> AgentCapabilities:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final, Protocol
@@ -25,6 +26,8 @@ from agentsession.host._tools import Tool
 from agentsession.protocol import Diff, Terminal, ToolAnnotations, ToolDescriptor
 
 __all__ = ["EditorTools", "Place"]
+
+logger = logging.getLogger("agentsession.host")
 
 _OUTPUT_LIMIT: Final = 64 * 1024
 _RELEASE_S: Final = 2.0
@@ -109,11 +112,13 @@ class EditorTools:
         return ToolOutcome(data=data, content=[shown], is_error=ended.exit_code != 0)
 
     async def _release(self, session_id: str, terminal: str, is_done: bool) -> None:
-        with contextlib.suppress(Exception):
+        try:
             async with asyncio.timeout(_RELEASE_S):
                 if not is_done:
                     await self._connection.kill_terminal(session_id, terminal)
                 await self._connection.release_terminal(session_id, terminal)
+        except Exception as error:  # noqa: BLE001 - logged; the call's own end counts more
+            logger.info("a terminal was not released: %s", type(error).__name__)
 
     def _path(self, given: str) -> str:
         path = os.path.normpath(os.path.join(self._cwd, given))

@@ -84,9 +84,10 @@ async def serve_acp(
 @asynccontextmanager
 async def own_stdio() -> AsyncGenerator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     """stdin and stdout for the protocol alone: whatever else writes to stdout, child processes too, writes to stderr,
-    and whatever reads stdin finds it empty."""
+    and whatever reads stdin finds it empty. Afterwards both are what they were."""
     sys.stdout.flush()
     kept_in, kept_out = os.dup(0), os.dup(1)
+    own_in, own_out = os.dup(0), os.dup(1)  # the streams close theirs
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
@@ -98,4 +99,8 @@ async def own_stdio() -> AsyncGenerator[tuple[asyncio.StreamReader, asyncio.Stre
         sys.stdin, sys.stdout = before[0], sys.stderr
         yield streams
     finally:
+        before[1].flush()
+        for kept, descriptor in ((own_in, 0), (own_out, 1)):
+            os.dup2(kept, descriptor)
+            os.close(kept)
         sys.stdin, sys.stdout = before
