@@ -17,6 +17,7 @@ from agentsession.adapters.acp import AcpExecutor
 from agentsession.adapters.base import BaseSession
 from agentsession.protocol import (
     Answer,
+    Code,
     Custom,
     ElicitationRequest,
     Event,
@@ -24,6 +25,7 @@ from agentsession.protocol import (
     ExecutionOptions,
     MemoryRecordStore,
     Message,
+    MessageInput,
     OpenOptions,
     SessionUpdate,
     StreamEnd,
@@ -341,6 +343,18 @@ async def test_an_agent_that_stops_listening_between_turns_fails_the_next(tmp_pa
                 await link.process.notify("now", {})
         events = await said(session, "hi")
     assert [each.code for each in events if each.type == "error"] == ["acp-agent-lost"]  # type: ignore[attr-defined]
+
+
+async def test_a_message_that_the_agent_cannot_take_costs_that_turn_alone(tmp_path: Path) -> None:
+    async with agent(tmp_path, [chunk("a"), answer()]) as executor:
+        session = await executor.open()
+        content = [Code(language="python", code="1")]
+        with anyio.fail_after(20):
+            async with session.stream(MessageInput(content=content)) as stream:
+                events = [event async for event in stream]
+        assert end(events).reason == "failed"
+        assert end(await said(session, "hi")).reason == "completed"
+        assert len(executor.received("session/prompt")) == 1
 
 
 async def test_a_call_that_was_denied_is_not_asked_about_again(tmp_path: Path) -> None:

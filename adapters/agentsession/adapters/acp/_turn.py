@@ -50,7 +50,8 @@ class Turn:
         self._is_sent = False
 
     async def play(self, process: AgentProcess) -> RunResult | None:
-        """The whole turn. When it is cut off the process is ended: what goes on in there is not known any more."""
+        """The whole turn. When it is cut off after the prompt was sent the process is ended: what goes on in there is not
+        known any more."""
         link, outcome = self._link, None
         has_ended = False
         link.in_turn = True
@@ -68,7 +69,7 @@ class Turn:
             link.on_lost = None
             link.turn_over()
             link.options.clear()
-            if not has_ended:
+            if self._is_sent and not has_ended:
                 with anyio.CancelScope(shield=True):
                     await link.drop(kill=True)
         if isinstance(outcome, AgentSessionError):
