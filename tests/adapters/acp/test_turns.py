@@ -366,6 +366,20 @@ async def test_a_call_that_was_denied_is_not_asked_about_again(tmp_path: Path) -
     assert (of(events, ElicitationRequest), end(events).reason) == ([], "completed")
 
 
+async def test_a_granted_call_that_asks_with_other_arguments_is_decided_on_anew(tmp_path: Path) -> None:
+    other = permission(8, "t1", title="Remove", kind="delete", rawInput={"command": "rm"})
+    async with agent(tmp_path, asks(other, {"read": 1}, answer())) as executor:
+        session = await executor.open()
+        await said(session, "hi")
+        await said(session, grant(session.pending[0].request_id))
+        (asked,) = session.pending
+        assert isinstance(asked, ToolRequest)
+        assert (asked.name, asked.args, asked.needs) == ("delete", {"command": "rm"}, "grant")
+        events = await said(session, deny(asked.request_id))
+        assert executor.reply_to(8)["result"] == {"outcome": {"outcome": "selected", "optionId": "no"}}
+    assert [each.status for each in of(events, ToolResponse)] == ["denied", "unknown"]
+
+
 async def test_a_call_that_waits_is_not_asked_about_in_another_way(tmp_path: Path) -> None:
     turn = [permission(7, "t1", **LS), permission(8, "t1", **LS), {"read": 2}, answer()]
     async with agent(tmp_path, turn) as executor:

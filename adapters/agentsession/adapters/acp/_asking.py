@@ -124,6 +124,8 @@ class Asking:
             return
         if call.request_id in self._link.options:
             raise RequestError(-32600, "the permission for this call was asked for and is not decided")
+        if call.differs(call_fields):  # not what was decided on: the host decides on it as a call, not on a question
+            call = self._calls.replace(call)
         call.take(call_fields)
         if call.request is not None:  # it asks from inside
             await self._approval(item, options, call.fields.get("title"), call)

@@ -60,6 +60,15 @@ class Call:
         shown = {"title": self.fields.get("title"), "kind": self.fields.get("kind")}
         return {"toolCallId": self.key, **{name: value for name, value in shown.items() if isinstance(value, str)}}
 
+    def differs(self, update: Mapping[str, Any]) -> bool:
+        """Whether with this update it is not the call any more that its whole request tells of."""
+        after = Call(self.key, self.request_id, dict(self.fields))
+        after.take(update)
+        return self.request is not None and (after.name, args_of(after.fields)) != (
+            self.request.name,
+            self.request.args,
+        )
+
     def event(self, needs: str, *, partial: bool = False) -> ToolRequest:
         """The request for it."""
         return ToolRequest(
@@ -89,6 +98,7 @@ class Calls:
         self._ctx = ctx
         self._begun = begun
         self._calls: dict[str, Call] = {}
+        self._replaced: list[Call] = []
 
     def of(self, key: str) -> Call:
         """The call of that id; a new one where there was none."""
@@ -96,6 +106,13 @@ class Calls:
         if call is None:
             call = self._calls[key] = Call(key, self._ctx.new_id("r"))
         return call
+
+    def replace(self, call: Call) -> Call:
+        """Another call of the same id, which begins with what is known of this one; this one ends as unknown."""
+        self._replaced.append(self._calls.pop(call.key))
+        made = self.of(call.key)
+        made.take(call.fields)
+        return made
 
     async def update(self, update: dict[str, Any], *, is_new: bool) -> bool:
         """A ``tool_call`` or ``tool_call_update``; whether it could be read."""
@@ -135,7 +152,7 @@ class Calls:
 
     async def end(self) -> None:
         """The answer has come: what has begun is unknown, what has not is cancelled."""
-        for call in self._calls.values():
+        for call in (*self._replaced, *self._calls.values()):
             if call.is_over:
                 continue
             if call.request is None and not await self.whole(call, "none"):

@@ -50,8 +50,7 @@ class Turn:
         self._is_sent = False
 
     async def play(self, process: AgentProcess) -> RunResult | None:
-        """The whole turn. When it is cut off after the prompt was sent the process is ended: what goes on in there is not
-        known any more."""
+        """The whole turn. When it is cut off after its prompt the process is ended: nobody knows what goes on in it."""
         link, outcome = self._link, None
         has_ended = False
         link.in_turn = True
