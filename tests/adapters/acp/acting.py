@@ -8,9 +8,27 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agentsession.adapters.acp import AcpExecutor
+import anyio
 
-__all__ = ["OPTIONS", "Acted", "agent", "answer", "ask", "chunk", "permission", "update"]
+from agentsession.adapters.acp import AcpExecutor
+from agentsession.adapters.base import BaseSession
+from agentsession.protocol import Answer, Event, StreamEnd
+
+__all__ = [
+    "LS",
+    "OPTIONS",
+    "Acted",
+    "agent",
+    "answer",
+    "ask",
+    "asks",
+    "chunk",
+    "end",
+    "of",
+    "permission",
+    "said",
+    "update",
+]
 
 AGENT = Path(__file__).with_name("raw_agent.py")
 OPTIONS = [
@@ -73,3 +91,27 @@ def agent(folder: Path, *turns: Sequence[Step], **scenario: Any) -> Acted:
     made = Acted([sys.executable, str(AGENT), str(file), str(log)], cwd=folder, **base)
     made.log = log
     return made
+
+
+LS: dict[str, Any] = {"title": "Run ls", "kind": "execute", "rawInput": {"command": "ls"}}
+
+
+async def said(session: BaseSession, *given: Answer | str) -> list[Event]:
+    """The events of one stream."""
+    with anyio.fail_after(20):
+        async with session.stream(given[0] if given and isinstance(given[0], str) else list(given) or None) as stream:  # type: ignore[arg-type]
+            return [event async for event in stream]
+
+
+def of(events: Sequence[Event], kind: type[Any]) -> list[Any]:
+    return [event for event in events if isinstance(event, kind)]
+
+
+def end(events: Sequence[Event]) -> StreamEnd:
+    assert isinstance(events[-1], StreamEnd)
+    return events[-1]
+
+
+def asks(*after: Any, options: Sequence[Any] = OPTIONS) -> list[Any]:
+    """A turn that asks for ``ls`` as request 7."""
+    return [update("tool_call", toolCallId="t1", **LS), permission(7, "t1", options), {"read": 1}, *after]
