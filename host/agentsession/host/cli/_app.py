@@ -45,6 +45,33 @@ Color = Annotated[ColorChoice, typer.Option(help="Colour: auto asks the terminal
 Json = Annotated[bool, typer.Option("--json", help="For programs: JSON on stdout.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
+# Options that several commands have. Each says what it is here, once.
+Model = Annotated[str | None, typer.Option(help="Another model than the agent's own.")]
+Tools = Annotated[
+    str | None, typer.Option(metavar="MODULE:NAME", help="Tools that the host runs: a function or a list.")
+]
+YesReadOnly = Annotated[
+    bool, typer.Option("--yes-read-only", help="Allow the agent's own tools that say they only read.")
+]
+Allow = Annotated[list[str] | None, typer.Option(metavar="GLOB", help="Allow tools by name; repeatable.")]
+Deny = Annotated[list[str] | None, typer.Option(metavar="GLOB", help="Deny tools by name; repeatable.")]
+PolicyFiles = Annotated[
+    list[str] | None, typer.Option("--policy", metavar="FILE", help="Rules from this TOML file; repeatable.")
+]
+Mode = Annotated[
+    Literal["plan", "default", "auto_edit", "autonomous"] | None,
+    typer.Option("--mode", help="The permission mode to begin in: how much the agent may do unasked."),
+]
+Store = Annotated[str | None, typer.Option(metavar="FILE", help="Keep records in this SQLite file.")]
+HookFiles = Annotated[list[str] | None, typer.Option(metavar="FILE", help="Hooks to ask; repeatable.")]
+MaxTurns = Annotated[int | None, typer.Option(metavar="N", help="Model steps of a turn, at most.")]
+MaxCalls = Annotated[
+    int | None, typer.Option(metavar="N", help="Model calls of a turn, sub-agents' included, at most.")
+]
+MaxTime = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Time at work, people's time not counted: 90s, 5m, 1h.")
+]
+
 app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
@@ -128,35 +155,22 @@ def run(
     on_ask: Annotated[
         Literal["deny", "pause"], typer.Option("--on-ask", help="Without a terminal: what becomes of a question.")
     ] = "deny",
-    model: Annotated[str | None, typer.Option(help="Another model than the agent's own.")] = None,
-    tools: Annotated[
-        str | None, typer.Option(metavar="MODULE:NAME", help="Tools that the host runs: a function or a list.")
-    ] = None,
-    yes_read_only: Annotated[
-        bool, typer.Option("--yes-read-only", help="Allow the agent's own tools that say they only read.")
-    ] = False,
-    allow: Annotated[list[str] | None, typer.Option(metavar="GLOB", help="Allow tools by name; repeatable.")] = None,
-    deny: Annotated[list[str] | None, typer.Option(metavar="GLOB", help="Deny tools by name; repeatable.")] = None,
-    policy: Annotated[
-        list[str] | None, typer.Option("--policy", metavar="FILE", help="Rules from this TOML file; repeatable.")
-    ] = None,
-    mode: Annotated[
-        Literal["plan", "default", "auto_edit", "autonomous"] | None,
-        typer.Option("--mode", help="The permission mode: how much the agent may do unasked."),
-    ] = None,
+    model: Model = None,
+    tools: Tools = None,
+    yes_read_only: YesReadOnly = False,
+    allow: Allow = None,
+    deny: Deny = None,
+    policy: PolicyFiles = None,
+    mode: Mode = None,
     session: Annotated[str | None, typer.Option(metavar="ID", help="Go on with a stored session, or name it.")] = None,
-    store: Annotated[str | None, typer.Option(metavar="FILE", help="Keep the record in this SQLite file.")] = None,
-    hooks: Annotated[list[str] | None, typer.Option(metavar="FILE", help="Hooks to ask; repeatable.")] = None,
+    store: Store = None,
+    hooks: HookFiles = None,
     plain: Annotated[bool, typer.Option("--plain", help="No live area: for screen readers and logs.")] = False,
     color: Color = "auto",
     debug: Debug = False,
-    max_turns: Annotated[int | None, typer.Option(metavar="N", help="Model steps of a turn, at most.")] = None,
-    max_calls: Annotated[
-        int | None, typer.Option(metavar="N", help="Model calls of a turn, sub-agents' included, at most.")
-    ] = None,
-    max_time: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Time at work, people's time not counted: 90s, 5m, 1h.")
-    ] = None,
+    max_turns: MaxTurns = None,
+    max_calls: MaxCalls = None,
+    max_time: MaxTime = None,
     max_budget: Annotated[
         float | None, typer.Option(metavar="USD", help="US dollars that a turn may cost; see --price.")
     ] = None,
@@ -222,24 +236,15 @@ def run(
 @app.command()
 def acp(
     target: Target,
-    model: Annotated[str | None, typer.Option(help="Another model than the agent's own.")] = None,
-    tools: Annotated[
-        str | None, typer.Option(metavar="MODULE:NAME", help="Tools that the host runs: a function or a list.")
-    ] = None,
-    yes_read_only: Annotated[
-        bool, typer.Option("--yes-read-only", help="Allow the agent's own tools that say they only read.")
-    ] = False,
-    allow: Annotated[list[str] | None, typer.Option(metavar="GLOB", help="Allow tools by name; repeatable.")] = None,
-    deny: Annotated[list[str] | None, typer.Option(metavar="GLOB", help="Deny tools by name; repeatable.")] = None,
-    policy: Annotated[
-        list[str] | None, typer.Option("--policy", metavar="FILE", help="Rules from this TOML file; repeatable.")
-    ] = None,
-    mode: Annotated[
-        Literal["plan", "default", "auto_edit", "autonomous"] | None,
-        typer.Option("--mode", help="The permission mode that a session begins in."),
-    ] = None,
-    store: Annotated[str | None, typer.Option(metavar="FILE", help="Keep the records in this SQLite file.")] = None,
-    hooks: Annotated[list[str] | None, typer.Option(metavar="FILE", help="Hooks to ask; repeatable.")] = None,
+    model: Model = None,
+    tools: Tools = None,
+    yes_read_only: YesReadOnly = False,
+    allow: Allow = None,
+    deny: Deny = None,
+    policy: PolicyFiles = None,
+    mode: Mode = None,
+    store: Store = None,
+    hooks: HookFiles = None,
     debug: Debug = False,
 ) -> None:
     """Serve an agent to an editor: ACP over stdin and stdout."""
@@ -287,25 +292,19 @@ def serve(
     on_disconnect: Annotated[
         Literal["cancel", "carry-on"], typer.Option(help="What becomes of an AG-UI run whose client has gone.")
     ] = "cancel",
-    model: Annotated[str | None, typer.Option(help="Another model than the agent's own.")] = None,
-    tools: Annotated[
-        str | None, typer.Option(metavar="MODULE:NAME", help="Tools that the server runs: a function or a list.")
-    ] = None,
-    yes_read_only: Annotated[
-        bool, typer.Option("--yes-read-only", help="Allow the agent's own tools that say they only read.")
-    ] = False,
-    allow: Annotated[list[str] | None, typer.Option(metavar="GLOB", help="Allow tools by name; repeatable.")] = None,
-    deny: Annotated[list[str] | None, typer.Option(metavar="GLOB", help="Deny tools by name; repeatable.")] = None,
-    policy: Annotated[
-        list[str] | None, typer.Option("--policy", metavar="FILE", help="Rules from this TOML file; repeatable.")
-    ] = None,
-    store: Annotated[str | None, typer.Option(metavar="FILE", help="Keep the records in this SQLite file.")] = None,
-    hooks: Annotated[list[str] | None, typer.Option(metavar="FILE", help="Hooks to ask; repeatable.")] = None,
+    model: Model = None,
+    tools: Tools = None,
+    yes_read_only: YesReadOnly = False,
+    allow: Allow = None,
+    deny: Deny = None,
+    policy: PolicyFiles = None,
+    store: Store = None,
+    hooks: HookFiles = None,
     color: Color = "auto",
     debug: Debug = False,
-    max_turns: Annotated[int | None, typer.Option(metavar="N", help="Model steps of a turn, at most.")] = None,
-    max_calls: Annotated[int | None, typer.Option(metavar="N", help="Model calls of a turn, at most.")] = None,
-    max_time: Annotated[str | None, typer.Option(metavar="TIME", help="Time at work of a turn: 90s, 5m, 1h.")] = None,
+    max_turns: MaxTurns = None,
+    max_calls: MaxCalls = None,
+    max_time: MaxTime = None,
 ) -> None:
     """Serve an agent over HTTP, AG-UI, and with a page to watch and steer it."""
     from agentsession.host.cli import _serve
