@@ -67,6 +67,13 @@ async def test_a_message_streams_its_turn_back_to_who_sent_it(http: httpx2.Async
     assert events[-1]["reason"] == "completed"
 
 
+@pytest.mark.parametrize("given", ["go", '{"kind": "cancel", "requestId": "r"}'])
+async def test_text_as_input_is_what_the_user_says(http: httpx2.AsyncClient, given: str) -> None:
+    events = await said(http, await opened(http), {"input": given})
+    spoken = [event["content"] for event in events if event["type"] == "message" and event["role"] == "user"]
+    assert spoken == [[{"type": "text", "text": given}]]
+
+
 async def test_without_sse_a_stream_is_begun_and_read_elsewhere(http: httpx2.AsyncClient) -> None:
     session = await opened(http)
     answer = await http.post(session + "/stream", json=HELLO)

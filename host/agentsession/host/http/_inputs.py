@@ -128,15 +128,18 @@ async def read_stream(request: Request) -> StreamBody:
         taken = None
     elif isinstance(given, list):
         taken = read_answers(given)
-    elif isinstance(given, dict):
+    elif isinstance(given, str | dict):
+        # Text is what the person says, as for stream() of the contract; parse_input would take it for JSON.
+        if isinstance(given, str):
+            given = {"kind": "message", "content": given}
         one = parse_input(given)
         taken = one if isinstance(one, MessageInput) else [one]
     else:
         raise SchemaError(
-            "the input is neither a message nor a list of answers",
+            "the input is no text, no message and no list of answers",
             pointer="/input",
             got=type(given).__name__,
-            expected="an object, or a list of objects",
+            expected="a string, an object, or a list of objects",
         )
     options = read_model(ExecutionOptions, body["options"], "options") if "options" in body else None
     return StreamBody(taken, options)

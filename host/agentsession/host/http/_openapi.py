@@ -186,7 +186,7 @@ def _one() -> Json:
 def _posts() -> Json:
     receipt = _answer(200, "What became of it.", _ref("Receipt"))
     receipts = _object(("receipts",), receipts=_list(_ref("Receipt")))
-    message_or_answers = {"anyOf": [_ref("StreamInput"), _list(_ref("Answer"), 1)]}
+    text_message_or_answers = {"anyOf": [_TEXT, _ref("StreamInput"), _list(_ref("Answer"), 1)]}
     stream = {"text/event-stream": _sse("`started`, then the stream's events.")}
     ticket = _object(("ticket", "expiresInSeconds"), ticket=_TEXT, expiresInSeconds={"type": "number"})
     at = _object(("at",), at=_SEQ, options=_ref("OpenOptions"))
@@ -198,7 +198,7 @@ def _posts() -> Json:
             "startStream",
             "Start a turn with a message, or continue it.",
             begun,
-            _object((), input=message_or_answers, options=_ref("ExecutionOptions")),
+            _object((), input=text_message_or_answers, options=_ref("ExecutionOptions")),
             False,
             _AT_WORK,
         ),
