@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from importlib import resources
 
 import pytest
@@ -66,3 +68,11 @@ def test_nothing_in_the_page_makes_markup_of_text_or_leaves_its_origin() -> None
         assert not re.search(r"\b(?:src|href)=\"(?:https?:)?//|@import|url\(", source), name
     assert "<script>" not in sources["index.html"]
     assert not re.search(r"\son\w+=|style=", sources["index.html"])
+
+
+@pytest.mark.parametrize("part", ["http", "agui", "inspector"])
+def test_the_extra_that_is_missing_is_named(part: str) -> None:
+    script = f"import sys; sys.modules['starlette'] = None; import agentsession.host.{part}"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode != 0
+    assert 'pip install "agent-session-protocol[serve]"' in done.stderr.splitlines()[-1]

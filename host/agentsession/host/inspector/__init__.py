@@ -4,6 +4,11 @@ Not for: the calls that the page makes (``agentsession.host.http``). Rules carri
 May import: starlette, which the extra ``serve`` brings.
 """
 
+try:
+    import starlette as starlette
+except ImportError as error:
+    raise ImportError('the inspector needs starlette: pip install "agent-session-protocol[serve]"') from error
+
 from agentsession.host.inspector._app import POLICY, inspector_app, inspector_routes
 
 __all__ = ["POLICY", "inspector_app", "inspector_routes"]
