@@ -58,10 +58,12 @@ def serving(folder: Path, *args: str) -> Iterator[tuple[subprocess.Popen[str], s
         process.communicate()
 
 
-def call(address: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> tuple[int, bytes]:
+def call(
+    address: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None, method: str | None = None
+) -> tuple[int, bytes]:
     data = None if body is None else json.dumps(body).encode()
     given = {"Content-Type": "application/json", **(headers or {})}
-    request = urllib.request.Request(address + path, data=data, headers=given)
+    request = urllib.request.Request(address + path, data=data, headers=given, method=method)
     try:
         with urllib.request.urlopen(request, timeout=30) as response:
             return response.status, response.read()
@@ -144,3 +146,64 @@ def test_what_does_not_go_together_is_said_before_anything_is_opened(
     assert done.returncode == 2, done.stderr
     assert said in done.stderr
     assert TOKEN not in done.stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="kill -9 is POSIX")
+def test_a_second_server_at_one_file_changes_no_session_of_the_first_until_that_is_dead(folder: Path) -> None:
+    (folder / "clerk.py").write_text(
+        AGENT.replace('    return f"', '    open("ran", "a").write("1")\n    return f"'), "utf-8"
+    )
+    session = "/api/agents/scripted/sessions/s"
+    args = ("--store", "s.db", "--tools", "clerk:tools")
+    with serving(folder, *args) as (first, address), serving(folder, *args) as (_, other):
+        call(address, "/api/agents/scripted/sessions", {"sessionId": "s"})
+        assert call(address, session + "/stream", {"input": "clean up"})[0] == 202
+        waiting = until_it_waits(address, session)
+        before = call(address, session + "/events")[1]
+        grant = {"kind": "tool_grant", "requestId": waiting["requestId"]}
+        for path, body in (
+            ("", None),
+            ("/stream", {"input": "more"}),
+            ("/respond", {"answers": [grant]}),
+            ("/abort", {}),
+            ("/steer", {"message": "hurry"}),
+            ("/rewind", {"to": 1}),
+        ):
+            status, told = call(other, session + path, body)
+            assert (status, json.loads(told)["code"]) == (423, "session-busy"), path
+        assert call(other, session, method="DELETE")[0] == 423
+        assert call(address, session + "/events")[1] == before
+        assert not (folder / "ran").exists()
+
+        first.kill()
+        first.wait(timeout=30)
+        assert until_it_waits(other, session)["requestId"] == waiting["requestId"]
+        answers = {"answers": [grant]}
+        told = json.loads(call(other, session + "/respond", answers)[1])
+        assert told["receipts"][0]["status"] == "applied"
+        events = until_the_turn_has_ended(other, session)
+        told = json.loads(call(other, session + "/respond", answers)[1])
+        assert told["receipts"][0]["status"] == "stale"
+        assert (folder / "ran").read_text("utf-8") == "1"
+        assert [event["type"] for event in events].count("tool_request") == 1
+        assert [event["seq"] for event in events] == sorted({event["seq"] for event in events})
+
+
+def until_it_waits(address: str, session: str) -> Any:
+    """The one request that waits, once it does."""
+    follow(address, session, b"stream_end")
+    (waiting,) = json.loads(call(address, session)[1])["pending"]
+    return waiting
+
+
+def until_the_turn_has_ended(address: str, session: str) -> list[Any]:
+    """All events, once the last turn has ended."""
+    follow(address, session, b'"reason":"completed"')
+    return list(json.loads(call(address, session + "/events?limit=1000")[1])["events"])
+
+
+def follow(address: str, session: str, wanted: bytes) -> None:
+    """Read events until one holds ``wanted``."""
+    asked = urllib.request.Request(address + session + "/events", headers={"Accept": "text/event-stream"})
+    with urllib.request.urlopen(asked, timeout=30) as response:
+        assert any(wanted in line for line in response)
