@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 from google.adk.agents import ParallelAgent
 from google.adk.tools.agent_tool import AgentTool
-from opentelemetry import trace
+from opentelemetry import _logs, metrics, trace
+from opentelemetry.sdk.trace import TracerProvider
 from tests.adapters.adk.driving import agent, driven, host_tool
 from tests.tracing import given, measured, parent_id, scope, span_id, traced
 
 from agentsession.adapters.adk import call, say
-from agentsession.adapters.adk._telemetry import SWITCHES, without_content
+from agentsession.adapters.adk._telemetry import SWITCHES, _are_told, without_content
 from agentsession.protocol import result
 
 pytestmark = [
@@ -118,7 +119,7 @@ async def test_sessions_at_the_same_time_have_traces_of_their_own() -> None:
 @pytest.mark.parametrize("schema", ["1", "2"])
 async def test_adks_spans_hold_no_prompt_argument_or_result(schema: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ADK_TELEMETRY_SCHEMA_VERSION_OPT_IN", schema)
-    without_content.cache_clear()
+    _are_told.cache_clear()
 
     def write(path: str) -> str:
         """Write."""
@@ -138,19 +139,19 @@ async def test_adks_spans_hold_no_prompt_argument_or_result(schema: str, monkeyp
         shown = "".join(span.to_json() for span in told.spans)
         assert "planted" not in shown
         assert bool(told.named("call_llm")) == (schema == "1")
-    without_content.cache_clear()
+    _are_told.cache_clear()
 
 
 @pytest.mark.parametrize("switch", SWITCHES)
 async def test_a_variable_of_the_process_decides_where_it_is_set(switch: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    without_content.cache_clear()
+    _are_told.cache_clear()
     try:
         assert without_content() is not None
-        without_content.cache_clear()
+        _are_told.cache_clear()
         monkeypatch.setenv(switch, "true")
         assert without_content() is None
     finally:
-        without_content.cache_clear()
+        _are_told.cache_clear()
 
 
 async def test_an_abort_ends_the_streams_span_and_what_waits() -> None:
@@ -194,3 +195,19 @@ async def test_what_adk_measures_is_not_measured_twice_and_the_first_chunk_which
         ((_, count, total),) = told.points("gen_ai.client.operation.time_to_first_chunk")
         assert count == 2
         assert total >= 0
+
+
+def test_chunks_are_not_described_for_spans_that_nobody_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in SWITCHES:
+        monkeypatch.delenv(name, raising=False)
+    _are_told.cache_clear()
+    monkeypatch.setattr(trace, "get_tracer_provider", trace.ProxyTracerProvider)
+    monkeypatch.setattr(_logs, "get_logger_provider", _logs.NoOpLoggerProvider)
+    monkeypatch.setattr(metrics, "get_meter_provider", metrics.NoOpMeterProvider)
+    unrecorded = without_content()
+    assert unrecorded is not None
+    assert unrecorded.genai_semconv_stability_opt_in == "stable"
+    monkeypatch.setattr(trace, "get_tracer_provider", TracerProvider)
+    recorded = without_content()
+    assert recorded is not None
+    assert recorded.genai_semconv_stability_opt_in is None
