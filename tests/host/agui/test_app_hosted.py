@@ -198,6 +198,18 @@ async def test_a_waiting_call_of_the_hosts_goes_on_after_a_restart(tmp_path: Pat
             assert desk.done == ["a"]
 
 
+async def test_a_call_of_the_clients_goes_on_after_a_restart(tmp_path: Path) -> None:
+    async with SqliteRecordStore(tmp_path / "record.sqlite3") as store:
+        first = adk(call("shape", {"n": 1}, id="c1"), folder=tmp_path)
+        async with posting(first, store=store) as poster:
+            assert outcome(await poster.say("u1", tools=[TOOL]))["pendingToolCallIds"] == ["c1"]
+            client = poster.client
+        async with posting(adk(say("Over."), folder=tmp_path), store=store) as poster:
+            poster.client = client
+            events = await poster.run(tool_message("c1"), is_resumed=True, tools=[TOOL])
+            assert text_of(events) == "Over."
+
+
 async def test_a_message_leaves_what_waits_and_runs() -> None:
     desk = Desk()
     script = ScriptedExecutor([[Call("wipe", {"path": "a"}, id="c1"), Say("never")], [Say("Fresh.")]])

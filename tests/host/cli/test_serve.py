@@ -135,6 +135,7 @@ def test_a_port_that_is_taken_is_said_with_one_that_may_be_free(folder: Path) ->
         (("--bare", "--deny", "wipe"), "--deny does not go with --bare"),
         (("--tokens", "tokens", "--auth", "clerk:tools"), "--auth and --tokens were given"),
         (("--auth", "clerk:agent"), "auth-invalid"),
+        (("--allow-host", "agent.example"), "--allow-host needs users who log in"),
         (("--tokens", "clerk.py"), "auth-invalid"),
         (("--tokens", "nowhere"), "auth-invalid"),
     ],

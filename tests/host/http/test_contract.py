@@ -10,7 +10,7 @@ import pytest
 from tests.host.http.serving import SSE, client_of, frames, serving
 
 from agentsession.adapters.scripted import Ask, Deltas, Say, ScriptedExecutor, Step
-from agentsession.host.http import contract_app
+from agentsession.host.http import Limits, contract_app
 from agentsession.host.live import LiveSessions, ServedAgent
 from agentsession.protocol import parse_event
 
@@ -218,3 +218,11 @@ async def test_a_message_with_a_key_runs_once_whatever_server_remembers(sessions
                 messages = [f async for f in frames(response) if f.data.get("role") == "user"]
             assert len(messages) == 1
     assert [item["turnId"] for item in begun] == [begun[0]["turnId"]] * 2
+
+
+async def test_a_stream_that_is_refused_for_its_readers_has_not_begun(sessions: LiveSessions) -> None:
+    async with serving(contract_app(sessions, limits=Limits(readers=0))) as url, client_of(url) as http:
+        session = await opened(http)
+        answer = await http.post(session + "/stream", json=HELLO, headers=SSE)
+        assert (answer.status_code, answer.json()["code"]) == (429, "too-many-readers")
+        assert (await http.get(session)).json()["lastSeq"] == 1

@@ -95,9 +95,15 @@ class SessionOpener:
         key = executor.record_key(session_id, options.user_id)
         owner = new_owner()
         session = BaseSession(executor, key, options, kept, owner, hooks)
-        await kept.lock(key, owner)
+        try:
+            await kept.lock(key, owner)
+        except anyio.get_cancelled_exc_class():  # it may have been taken all the same
+            with anyio.CancelScope(shield=True):
+                await kept.unlock(key, owner)
+            raise
         if key in self._sessions:  # one that is not kept in this store: two under one key could not both be closed
-            await kept.unlock(key, owner)
+            with anyio.CancelScope(shield=True):
+                await kept.unlock(key, owner)
             raise SessionBusy(f"session {session_id} is open here, without this store", fix="close that one first")
         self._sessions[key] = session
         async with self._starting(session, None, is_new=False):
@@ -193,7 +199,9 @@ class SessionOpener:
         self._sessions[key] = session
         if kept is not None:
             try:
-                await kept.create(key)
+                # Shielded: a record that nobody began could neither be opened nor loaded.
+                with anyio.CancelScope(shield=True):
+                    await kept.create(key)
             except BaseException:
                 self._executor.forget(session)
                 raise

@@ -19,7 +19,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agentsession.host.agui._app_folded import FoldedSessions
 from agentsession.host.agui._app_join import Join
-from agentsession.host.agui._app_live import LiveSessions
 from agentsession.host.agui._app_queue import QueueFull, Queues
 from agentsession.host.agui._app_run import Disconnect, Endpoint, Run
 from agentsession.host.agui._app_sink import Sink
@@ -27,6 +26,7 @@ from agentsession.host.agui._in_faults import Malformed
 from agentsession.host.agui._in_read import RunInput, read_input
 from agentsession.host.agui._out_capabilities import capabilities
 from agentsession.host.http import LOOPBACK_HOSTS, Limits, Principal, Problem, Verifier, guarded, principal_of
+from agentsession.host.live import LiveSessions
 from agentsession.protocol import AgentDescriptor, ConfigurationError
 
 __all__ = ["AguiApp", "agui_app"]

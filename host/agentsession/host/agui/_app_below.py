@@ -1,7 +1,7 @@
 """What the sub-agents ask that a host runs in sessions of their own, as the front end is to see it.
 
 Not for: running them (``agentsession.host``). Rules carried: HITL-11. May import: the host's ``_child_events``,
-``_app_live``, ``protocol``.
+``protocol``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from agentsession.host import Host
 from agentsession.host._child_events import placed
-from agentsession.host.agui._app_live import LiveSession
+from agentsession.host.live import LiveSession
 from agentsession.protocol import AgentSession, PendingRequest
 
 __all__ = ["asked_below"]

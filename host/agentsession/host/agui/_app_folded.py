@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from weakref import WeakKeyDictionary
 
-from agentsession.host.agui._app_live import LiveSession
 from agentsession.host.agui._in_memory import Memory
 from agentsession.host.agui._out_known import Known
+from agentsession.host.live import LiveSession
 from agentsession.protocol import Event
 
 __all__ = ["Folded", "FoldedSessions", "record_of"]

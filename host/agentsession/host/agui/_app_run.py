@@ -14,9 +14,10 @@ import logging
 from collections.abc import Collection
 from typing import Final, Literal
 
+import anyio
+
 from agentsession.host._masking import masked
 from agentsession.host.agui._app_folded import Folded, FoldedSessions
-from agentsession.host.agui._app_live import LiveSession, LiveSessions
 from agentsession.host.agui._app_queue import Place
 from agentsession.host.agui._app_sink import Sink
 from agentsession.host.agui._app_steps import Steps
@@ -24,6 +25,7 @@ from agentsession.host.agui._in_faults import RunRefused
 from agentsession.host.agui._in_read import RunInput
 from agentsession.host.agui._out import RunMapper
 from agentsession.host.agui._out_known import Known
+from agentsession.host.live import LiveSession, LiveSessions
 from agentsession.protocol import (
     AgentSessionError,
     OpenOptions,
@@ -84,6 +86,8 @@ class Run:
         """Clients that read it."""
         self._leaving: asyncio.TimerHandle | None = None
         self._aborting: asyncio.Task[None] | None = None
+        # Not the task's own cancel(): that would leave a record behind that a thread is just locking.
+        self._scope = anyio.CancelScope()
         self.task = asyncio.get_running_loop().create_task(self._work())
 
     @property
@@ -115,7 +119,7 @@ class Run:
         if self.readers or self.done.is_set():
             return
         if not self.begun.is_set():
-            self.task.cancel()
+            self._scope.cancel()
             return
         endpoint = self.endpoint
         delay = endpoint.grace_s if endpoint.on_disconnect == "cancel" else endpoint.cap_s
@@ -145,8 +149,11 @@ class Run:
 
     async def _work(self) -> None:
         try:
-            async with self._place:
-                await self._in_turn()
+            with self._scope:
+                async with self._place:
+                    await self._in_turn()
+            if self._scope.cancelled_caught:
+                self.fault = ("cancelled", "The run was cancelled.")
         except asyncio.CancelledError:
             self.fault = ("cancelled", "The run was cancelled.")
             raise

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from agentsession.host.agui._app_below import asked_below
 from agentsession.host.agui._app_folded import Folded, record_of
-from agentsession.host.agui._app_live import LiveSession
 from agentsession.host.agui._app_plan import Plan, changed_state, options_of, plan_of
 from agentsession.host.agui._app_sink import Sink
 from agentsession.host.agui._in_faults import RunRefused
@@ -25,6 +24,7 @@ from agentsession.host.agui._out import RunMapper
 from agentsession.host.agui._out_interrupts import known_interrupt
 from agentsession.host.agui._out_known import Known
 from agentsession.host.agui._out_wire import Wire, encode
+from agentsession.host.live import LiveSession
 from agentsession.protocol import (
     Event,
     EventReader,
@@ -110,7 +110,9 @@ class Steps:
             await self._show(live)
             return
         own = names | {tool.name for tool in _own_tools(live)}
-        options = options_of(given, own, run.endpoint.forwarded) if plan.message is not None else None
+        options = options_of(given, own, run.endpoint.forwarded)
+        if options is not None and options.tools:
+            live.declare(options.tools)  # after a restart nobody else says whose a waiting call is
         await self._set_state(live)
         run.message_ids = frozenset(plan.message_ids)
         self._mapper = self._made(plan.message_ids)

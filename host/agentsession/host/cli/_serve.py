@@ -172,6 +172,13 @@ async def _serve(options: ServeOptions, loaded: Loaded, verify: Verifier | None)
     from agentsession.host.http import check_exposure, serve_app
     from agentsession.host.live import LiveSessions, ServedAgent
 
+    if verify is None and options.allowed_hosts:  # what comes through a proxy comes from this machine, too
+        raise CommandError(
+            "--allow-host needs users who log in",
+            id="auth-invalid",
+            where="serve --allow-host",
+            fix="add --tokens FILE, a line USER TOKEN for each user",
+        )
     try:
         check_exposure(options.address, verify)
     except ConfigurationError as error:

@@ -6,7 +6,7 @@ Not for: writing SSE (``_sse.py``). Rules carried: ORD-05, ORD-07, ORD-11. May i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import ExitStack
 from typing import Any
 
@@ -55,7 +55,15 @@ class Readers:
         _check_cursor(session, query.after)
         if query.is_resumed and await _is_read(session, query):
             return Response(status_code=204)
+        self.check(principal)
         return self._sse(session, principal, _reader(session, query, query.follow), query.after, None)
+
+    def check(self, principal: Principal) -> None:
+        """Raise a 429 where the user has as many readers as may be."""
+        if self._open[principal.user_id] >= self._limits.readers:
+            raise Problem(
+                429, "too-many-readers", "too many readers of this user are open", headers={"retry-after": "5"}
+            )
 
     def drive(self, session: LiveSession, started: Started, principal: Principal) -> Response:
         """The events of a stream as SSE for who began it, and whom the agent waits for when it reads slowly."""
@@ -70,10 +78,6 @@ class Readers:
         after: int,
         started: dict[str, Any] | None,
     ) -> Response:
-        if self._open[principal.user_id] >= self._limits.readers:
-            raise Problem(
-                429, "too-many-readers", "too many readers of this user are open", headers={"retry-after": "5"}
-            )
         held = ExitStack()
         held.enter_context(session.hold())
         self._open[principal.user_id] += 1
@@ -85,7 +89,7 @@ class Readers:
             held.close()
             await reader.aclose()
 
-        async def frames() -> AsyncIterator[bytes]:
+        async def frames() -> AsyncGenerator[bytes]:
             if started is not None:
                 yield named_frame("started", dumps(started))
                 await reader.__aenter__()  # it may hold the agent; `leave` detaches it

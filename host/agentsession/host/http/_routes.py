@@ -176,6 +176,8 @@ class _Calls:
             given = given.model_copy(update={"idempotency_key": key})
         session = await self._session(request, principal)
         _check_execution(session.is_hosted, body.options)
+        if wants_sse(request.headers):
+            self._readers.check(principal)  # before it begins: what was refused must not have run
         started = await session.stream(given, body.options)
         if wants_sse(request.headers):
             return self._readers.drive(session, started, principal)

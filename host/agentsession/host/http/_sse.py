@@ -10,7 +10,7 @@ them: the reader is closed, and no task is left.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Final
 
 import anyio
@@ -48,7 +48,7 @@ class EventSourceResponse(Response):
     charset = "utf-8"
 
     def __init__(
-        self, frames: AsyncIterator[bytes], leave: Callable[[], Awaitable[None]], *, ping_s: float, stall_s: float
+        self, frames: AsyncGenerator[bytes], leave: Callable[[], Awaitable[None]], *, ping_s: float, stall_s: float
     ) -> None:
         self.status_code = 200
         self.background = None
@@ -67,6 +67,7 @@ class EventSourceResponse(Response):
                 tasks.cancel_scope.cancel()
         finally:
             with anyio.CancelScope(shield=True):
+                await self._frames.aclose()
                 await self._leave()
 
     async def _watch(self, receive: Receive, scope: anyio.CancelScope) -> None:

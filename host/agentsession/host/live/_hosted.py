@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import anyio
 import anyio.abc
@@ -44,6 +44,7 @@ from agentsession.protocol import (
     StreamEnd,
     ToolDecision,
     ToolDenial,
+    ToolDescriptor,
     ToolGrant,
     ToolProgress,
     ToolRequest,
@@ -100,10 +101,11 @@ class Hosted:
 
     def with_tools(self, config: SessionConfig) -> SessionConfig:
         """A change of the tools: those are the client's, and the host's stay."""
-        given = self._clients(config.tools or [])
+        given = self.declare(config.tools or [])
         return config.model_copy(update={"tools": [*given, *self._host.tools.descriptors]})
 
-    def _clients(self, tools: Sequence[Any]) -> list[Any]:
+    def declare(self, tools: Sequence[ToolDescriptor]) -> list[ToolDescriptor]:
+        """Note that the client runs these. Raises :class:`InvalidInput` for a name of the host's own."""
         taken = next((tool.name for tool in tools if self._host.tools.get(tool.name) is not None), None)
         if taken is not None:
             raise InvalidInput(f"the server has a tool {taken!r} of its own", fix="give the client's another name")
@@ -119,7 +121,7 @@ class Hosted:
         if isinstance(given, str):
             given = MessageInput(content=as_content(given))
         if options is not None and options.tools is not None:
-            clients = self._clients(options.tools)
+            clients = self.declare(options.tools)
             options = options.model_copy(update={"tools": [*clients, *self._host.tools.descriptors]})
         if isinstance(given, MessageInput):
             return await self._message(given, options)

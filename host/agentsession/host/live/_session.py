@@ -35,6 +35,7 @@ from agentsession.protocol import (
     SessionConfig,
     SessionState,
     SteerData,
+    ToolDescriptor,
 )
 
 __all__ = ["LiveSession", "ServedAgent", "Started"]
@@ -164,6 +165,15 @@ class LiveSession:
                 return Started(stream.stream_id, stream.turn_id, tuple(stream.receipts), min(cursor, stream.cursor))
             finally:
                 await stream.aclose()  # detaches; the work goes on
+
+    def declare(self, tools: Sequence[ToolDescriptor]) -> None:
+        """Hosted, say which tools the client runs: of those its results are taken. Those of a stream's options are
+        declared with it; after the server was started again, nobody else says whose a waiting call is.
+
+        Raises :class:`InvalidInput` for a name of the host's own.
+        """
+        if self._hosted is not None:
+            self._hosted.declare(tools)
 
     async def respond(self, *answers: Answer) -> Sequence[Receipt]:
         """Answer what waits; a receipt for each, once it is stored.
