@@ -252,7 +252,7 @@ class LiveSessions:
                 channel=hosted.desk,
                 client_tools=hosted.is_clients,
             )
-            hosted.session = session
+            hosted.begin(session)
         return self._keep(served, user_id, session, hosted, options)
 
     def _keep(

@@ -1,0 +1,200 @@
+"""What a client answers in a hosted session: the person's word to the host, and the receipt of what became of it.
+
+Not for: going on with the turn (``_turns.py``). Rules carried: HITL-01, HITL-08, TOOL-09, TOOL-10, TOOL-14 of receipts.
+May import: anyio, ``_desk``, ``_turns``, ``agentsession.host``, ``protocol``.
+
+No answer of a client goes to the session unjudged: only a result of the client's own tool, whose call was allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import anyio
+
+from agentsession.host._child_events import child_events
+from agentsession.host._elicitation import Approval
+from agentsession.host.live._desk import Said, Word
+from agentsession.host.live._turns import Turns
+from agentsession.protocol import (
+    Answer,
+    Decision,
+    ElicitationAnswer,
+    ElicitationRequest,
+    ElicitationResponse,
+    Event,
+    PendingRequest,
+    Receipt,
+    ToolDecision,
+    ToolDenial,
+    ToolGrant,
+    ToolProgress,
+    ToolRequest,
+    ToolResponse,
+    ToolResult,
+    ToolUpdate,
+    as_answers,
+)
+
+__all__ = ["Answers"]
+
+_SHOWS: Final = frozenset({"tool_decision", "tool_update", "tool_response", "elicitation_response"})
+
+
+class Answers:
+    """Takes what one user answers to the requests of one session."""
+
+    def __init__(self, turns: Turns, user_id: str) -> None:
+        self._turns = turns
+        self._by = f"user:{user_id}"
+
+    async def respond(self, answers: Sequence[Answer]) -> list[Receipt]:
+        """Take what a client says to requests; the turn goes on by itself."""
+        given = as_answers(answers)
+        taken: list[Receipt | Said] = []
+        began = {request.request_id: request.seq - 1 for request in self._turns.session.pending}
+        for answer in given:
+            taken.append(await self._take(answer))
+        words = [item for item in taken if isinstance(item, Said)]
+        try:
+            if not self._turns.is_driving and self._turns.session.state == "input_required" and self._can_go_on(taken):
+                for said in words:
+                    said.was_tried = True
+                self._turns.drive(None, None)
+            receipts: list[Receipt] = []
+            for item in taken:
+                receipts.append(item if isinstance(item, Receipt) else await self._became(item, began))
+            return receipts
+        finally:
+            for said in words:
+                self._turns.desk.leave(said)
+
+    def _can_go_on(self, taken: Sequence[Receipt | Said]) -> bool:
+        if any(isinstance(item, Said) for item in taken):
+            return True
+        applied = any(isinstance(item, Receipt) and item.status == "applied" for item in taken)
+        return applied and not self._turns.session.pending
+
+    async def _take(self, answer: Answer) -> Receipt | Said:
+        """A receipt, or the answer as it was put before the host as the person's word."""
+        request_id = answer.request_id
+        request = next((item for item in self._turns.session.pending if item.request_id == request_id), None)
+        if request is None and not await self._is_below(answer):
+            return await self._unasked(request_id)
+        if (
+            request is not None
+            and self._turns.is_left(request)
+            and not isinstance(answer, (ToolGrant, ElicitationAnswer))
+        ):
+            decision = answer.decision
+            if isinstance(answer, ToolDenial):
+                decision = Decision(by=self._by, reason=answer.reason)
+            (receipt,) = await self._turns.session.respond(answer.model_copy(update={"decision": decision}))
+            return receipt
+        word = self._word(answer, request)
+        if isinstance(word, Receipt):
+            return word
+        return self._turns.desk.say(request_id, word) or _stale(request_id)
+
+    async def _is_below(self, answer: Answer) -> bool:
+        """Whether a sub-agent asks under this id. After a restart that shows when the turn is run once more."""
+        known = self._turns.desk
+        if answer.request_id in known.asked or answer.request_id in known.left:
+            return True
+        if (
+            self._turns.is_driving
+            or self._turns.session.state != "input_required"
+            or isinstance(answer, (ToolResult, ToolProgress))
+        ):
+            return False
+        if known.left or not self._turns.begins_work():
+            return False
+        self._turns.drive(None, None)
+        await self._turns.at_rest()
+        return answer.request_id in known.left
+
+    async def _unasked(self, request_id: str) -> Receipt:
+        """Nothing waits under this id. Read from the record: no answer of a client goes to the session unjudged."""
+        async for event in self._turns.session.events(types={"tool_request", "elicitation_request", "tool_update"}):
+            if any(getattr(item, "request_id", None) == request_id for item in (event, *child_events(event))):
+                return _stale(request_id)
+        return Receipt(status="not_found", request_id=request_id, rule="TOOL-10", reason="there is no such request")
+
+    def _word(self, answer: Answer, request: PendingRequest | None) -> Word | Receipt:
+        """The answer as a person's word on a request; ``None``: it is a sub-agent's, and the host knows it."""
+
+        def invalid(why: str) -> Receipt:
+            return Receipt(status="invalid", request_id=answer.request_id, rule="TOOL-14", reason=why)
+
+        if answer.name is not None and isinstance(request, ToolRequest) and answer.name != request.name:
+            return invalid(f"the request is for {request.name}, not for {answer.name}")
+        is_question = isinstance(request, ElicitationRequest)
+        match answer:
+            case ToolGrant() if not is_question:
+                return Approval.yes(args=answer.args, by=self._by, reason=_reason(answer))
+            case ToolDenial() if not is_question:
+                return Approval.no(answer.reason, by=self._by)
+            case ElicitationAnswer() if request is None or is_question:
+                decision = Decision(by=self._by, reason=_reason(answer))
+                return answer.model_copy(update={"decision": decision})
+            case ToolResult() | ToolProgress():
+                return invalid("this tool is not the client's to run")
+            case _:
+                return invalid("the answer does not fit the request")
+
+    async def _became(self, said: Said, began: Mapping[str, int]) -> Receipt:
+        """What became of a word that was said: the record shows it, or the host asks again, or it was not needed."""
+        request_id = said.request_id
+        outcome: list[Receipt] = []
+        applied = Receipt(status="applied", request_id=request_id)
+
+        async def is_asked_again(scope: anyio.CancelScope) -> None:
+            await said.refused.wait()
+            outcome.append(Receipt(status="invalid", request_id=request_id, rule="HITL-08", reason=said.problem))
+            scope.cancel()
+
+        async def is_recorded(scope: anyio.CancelScope) -> None:
+            # From the request on: what the host began without the word was recorded before it.
+            after = began.get(request_id, max(0, min(began.values(), default=self._turns.session.last_seq)))
+            async for event in self._turns.session.events(after=after, follow=True, types=_SHOWS):
+                shown = (event, *child_events(event))
+                if any(getattr(item, "request_id", None) == request_id and _is_sign(item) for item in shown):
+                    outcome.append(applied if said.is_taken else _stale(request_id))
+                    scope.cancel()
+                    return
+
+        async def is_over(scope: anyio.CancelScope) -> None:
+            while (driven := self._turns.driving) is not None:
+                while not driven.is_over:
+                    await self._turns.change()
+            waits = any(item.request_id == request_id for item in self._turns.session.pending)
+            failed = self._turns.last is not None and self._turns.last.failure is not None
+            if waits and (failed or not said.is_taken):
+                why = "the turn could not go on; say it again"
+                self._turns.desk.forget(said)
+                outcome.append(Receipt(status="invalid", request_id=request_id, reason=why))
+            else:
+                outcome.append(applied if said.is_taken else _stale(request_id))
+            scope.cancel()
+
+        async with anyio.create_task_group() as waiting:
+            for look in (is_asked_again, is_recorded, is_over):
+                waiting.start_soon(look, waiting.cancel_scope)
+        self._turns.desk.forget(said)
+        return outcome[0]
+
+
+def _is_sign(event: Event) -> bool:
+    """Whether an event shows that the host has decided on its request; progress of a tool does not."""
+    if isinstance(event, ToolUpdate):
+        return bool(event.started)
+    return isinstance(event, (ToolDecision, ToolResponse, ElicitationResponse))
+
+
+def _stale(request_id: str) -> Receipt:
+    return Receipt(status="stale", request_id=request_id, rule="TOOL-09", reason="it was answered or settled before")
+
+
+def _reason(answer: Answer) -> str | None:
+    return answer.decision.reason if answer.decision is not None else None
