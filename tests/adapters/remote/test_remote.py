@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -23,6 +24,7 @@ from agentsession.protocol import (
     ConfigurationError,
     ConnectionLost,
     Event,
+    Message,
     ProtocolViolation,
     SchemaError,
     SessionBusy,
@@ -115,6 +117,34 @@ async def test_a_reader_is_told_when_the_server_is_gone_for_good(tmp_path: Path)
                     [event async for event in stream]
             assert session.state == "closed"
             executor._play.release("there")
+
+
+@pytest.mark.rule("ORD-11")
+async def test_an_agent_waits_for_a_reader_that_stalls_here(tmp_path: Path) -> None:
+    pieces = ["x" * 8000] * 4000  # more than the buffers of the system take
+    with anyio.fail_after(60):
+        async with behind(tmp_path, [script.Hold(mark="begin"), script.Stream(pieces=pieces)]) as executor:
+            session = await executor.open()
+            async with await session.begin("go") as stream:
+                await executor._play.reached("begin")
+                while stream.cursor < session.last_seq:
+                    await anext(stream)
+                executor._play.release("begin")
+                assert executor.server.sessions is not None
+                (there,) = executor.server.sessions.open_sessions
+                assert executor.server.portal is not None
+                assert await anyio.to_thread.run_sync(executor.server.portal.call, comes_to_wait, there)
+                rest = [event async for event in stream]
+    assert len([event for event in rest if isinstance(event, Message) and event.partial]) >= len(pieces)
+    assert isinstance(rest[-1], StreamEnd)
+
+
+async def comes_to_wait(there: LiveSession) -> bool:
+    """Whether the agent over there comes to wait for a reader before its turn ends."""
+    base: Any = there.session
+    while there.state == "running" and not base.recorder.log.has_waiters:  # nothing public says that
+        await anyio.sleep(0)
+    return there.state == "running"
 
 
 async def test_a_server_that_is_not_there_is_lost_and_its_token_is_not_told() -> None:

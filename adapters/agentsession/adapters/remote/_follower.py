@@ -1,6 +1,6 @@
 """Follows a session's events on the server, over as many connections as it takes.
 
-Not for: what the events mean (``_session.py``). Rules carried: ORD-05 over the wire, ORD-11 as far as sockets go.
+Not for: what the events mean (``_session.py``). Rules carried: ORD-05 over the wire, and its part of ORD-11.
 May import: anyio, ``agentsession.protocol``, the modules beside it.
 
 Each connection begins behind the last event that came, so that nothing is lost or repeated however often it is cut.

@@ -163,7 +163,8 @@ class Wire:
         the server answers. What breaks while it is read raises :class:`Cut` too. ``silent_s``: a connection that
         brings nothing for so long, not even a comment, is broken.
         """
-        # A preference is ignored by who does not know it: then TCP alone bounds what the server sends.
+        # The agent shall wait for the host's readers, as it does in one process. Where the server does not do that
+        # (an older one, or a token that may only read), TCP alone bounds what is sent.
         headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after), "Prefer": "hold"}
         timeout = httpx2.Timeout(self.answer_s, read=silent_s)
         request = self._client.build_request("GET", self.base_url + path, headers=headers, timeout=timeout)

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from agentsession.host.http._inputs import EventsQuery
 from agentsession.host.http._limits import Limits
-from agentsession.host.http._principals import Principal
+from agentsession.host.http._principals import WRITE, Principal
 from agentsession.host.http._problems import Problem
 from agentsession.host.http._sse import EventSourceResponse, frame, named_frame
 from agentsession.host.live import LiveSession, Started
@@ -56,7 +56,9 @@ class Readers:
         if query.is_resumed and await _is_read(session, query):
             return Response(status_code=204)
         self.check(principal)
-        return self._sse(session, principal, _reader(session, query, query.follow), query.after, None)
+        # Who may only read may not slow the agent down either.
+        holds = query.wants_hold and query.follow and WRITE in principal.scopes
+        return self._sse(session, principal, _reader(session, query, query.follow), None, holds)
 
     def check(self, principal: Principal) -> None:
         """Raise a 429 where the user has as many readers as may be."""
@@ -68,15 +70,15 @@ class Readers:
     def drive(self, session: LiveSession, started: Started, principal: Principal) -> Response:
         """The events of a stream as SSE for who began it, and whom the agent waits for when it reads slowly."""
         reader = session.events(started.cursor, True, stream_id=started.stream_id)
-        return self._sse(session, principal, reader, started.cursor, started_body(started))
+        return self._sse(session, principal, reader, started_body(started), True)
 
     def _sse(
         self,
         session: LiveSession,
         principal: Principal,
         reader: EventReader,
-        after: int,
         started: dict[str, Any] | None,
+        holds: bool,
     ) -> Response:
         held = ExitStack()
         held.enter_context(session.hold())
@@ -92,13 +94,17 @@ class Readers:
         async def frames() -> AsyncGenerator[bytes]:
             if started is not None:
                 yield named_frame("started", dumps(started))
-                await reader.__aenter__()  # it may hold the agent; `leave` detaches it
+            if holds:
+                await reader.__aenter__()  # the agent waits for it from when it has caught up; `leave` detaches it
             async for event in reader:
                 yield frame(event.seq, event.to_wire_json())
             if session.state == "closed":
                 yield named_frame("closed", "{}")
 
-        return EventSourceResponse(frames(), leave, ping_s=self._limits.ping_s, stall_s=self._limits.stall_s)
+        response = EventSourceResponse(frames(), leave, ping_s=self._limits.ping_s, stall_s=self._limits.stall_s)
+        if holds and started is None:
+            response.headers["preference-applied"] = "hold"
+        return response
 
 
 def started_body(started: Started) -> dict[str, Any]:

@@ -31,8 +31,8 @@ LOOPBACK_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
 """Names under which a server is reached on its own machine."""
 API_POLICY: Final = "default-src 'none'; frame-ancestors 'none'"
 """The content security policy of answers that no browser is to show."""
-_ALLOWED_HEADERS: Final = ("Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID")
-_EXPOSED_HEADERS: Final = ("Location", "Retry-After", "Idempotent-Replayed")
+_ALLOWED_HEADERS: Final = ("Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "Prefer")
+_EXPOSED_HEADERS: Final = ("Location", "Retry-After", "Idempotent-Replayed", "Preference-Applied")
 _METHODS: Final = ("GET", "POST", "PATCH", "DELETE")
 _PRINCIPAL: Final = "agentsession.principal"
 

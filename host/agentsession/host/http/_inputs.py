@@ -182,6 +182,8 @@ class EventsQuery:
     is_sse: bool
     is_resumed: bool
     """The place came in ``Last-Event-ID``."""
+    wants_hold: bool
+    """The agent shall wait for this reader (``Prefer: hold``)."""
     types: frozenset[str] | None
     stream_id: str | None
     thread_id: str | None
@@ -192,6 +194,12 @@ def wants_sse(headers: Headers) -> bool:
     """Whether the client asks for server-sent events by name: one that takes anything gets JSON."""
     kinds = (item.partition(";")[0].strip().lower() for item in headers.get("accept", "").split(","))
     return "text/event-stream" in kinds
+
+
+def _wants_hold(headers: Headers) -> bool:
+    # A preference (RFC 7240): what is not known in that header is no error.
+    kinds = (item.partition(";")[0].strip().lower() for given in headers.getlist("prefer") for item in given.split(","))
+    return "hold" in kinds
 
 
 def read_events_query(request: Request) -> EventsQuery:
@@ -229,6 +237,7 @@ def read_events_query(request: Request) -> EventsQuery:
         follow == "true",
         is_sse,
         bool(last),
+        _wants_hold(request.headers),
         None if types is None else frozenset(types),
         given.get("streamId"),
         given.get("threadId"),

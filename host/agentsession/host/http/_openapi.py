@@ -126,6 +126,12 @@ def _events_call() -> Json:
                 {"type": "string", "pattern": "^[0-9]{1,15}$"},
                 "The last seq that was read; beats after.",
             ),
+            _header(
+                "Prefer",
+                _TEXT,
+                "`hold`: the agent waits for this reader. Only as server-sent events that follow, and with the scope "
+                "`write`; the answer says `Preference-Applied: hold`.",
+            ),
         ),
     )
 
