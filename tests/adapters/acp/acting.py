@@ -72,6 +72,10 @@ class Acted(AcpExecutor):
 
     log: Path
 
+    def pids(self) -> list[int]:
+        """The ids of all its processes, in the order of their starts."""
+        return [int(line) for line in Path(f"{self.log}.pids").read_text().split()]
+
     def received(self, method: str | None = None) -> list[dict[str, Any]]:
         """The messages that the agent has got; those of one method, or all."""
         found = [json.loads(line) for line in self.log.read_text().splitlines()]
@@ -82,13 +86,13 @@ class Acted(AcpExecutor):
         return next(item for item in self.received() if item.get("id") == number and "method" not in item)
 
 
-def agent(folder: Path, *turns: Sequence[Step], **scenario: Any) -> Acted:
+def agent(folder: Path, *turns: Sequence[Step], kind: type[Acted] = Acted, **scenario: Any) -> Acted:
     """An agent that plays these turns."""
-    base = {name: scenario.pop(name) for name in ("store", "quiet_s", "grace_s", "env") if name in scenario}
+    base = {name: scenario.pop(name) for name in ("store", "quiet_s", "grace_s", "env", "start_s") if name in scenario}
     file, log = folder / "scenario.json", folder / "log.ndjson"
     file.write_text(json.dumps({"turns": [list(turn) for turn in turns], **scenario}))
     log.touch()
-    made = Acted([sys.executable, str(AGENT), str(file), str(log)], cwd=folder, **base)
+    made = kind([sys.executable, str(AGENT), str(file), str(log)], cwd=folder, **base)
     made.log = log
     return made
 

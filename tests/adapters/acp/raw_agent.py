@@ -5,7 +5,9 @@ message becomes the session's id.
 
 ``{"initialize": {...}, "turns": [[step, ...], ...]}``, where a step is ``{"send": message}``, ``{"line": text}``,
 ``{"read": n}`` (take n messages), ``{"until": method}``, ``{"answer": result}``, ``{"error": error}``,
-``{"exit": code}``, ``{"mute": true}``, ``{"shut": true}`` or ``{"deaf": true}``.
+``{"exit": code}``, ``{"mute": true}``, ``{"shut": true}`` or ``{"deaf": true}``. The methods in ``"silent"`` get no
+answer, and the end of the input is not obeyed from then on. ``"opening"``: what is sent while a session is opened or
+loaded, each a step. Each process adds its id to ``LOG.pids``.
 """
 
 import json
@@ -21,6 +23,9 @@ def main() -> None:
     log = open(sys.argv[2], "a")  # noqa: SIM115  # as long as the process
     turns: Iterator[list[dict[str, Any]]] = iter(scenario["turns"])
     session = scenario.get("session", "sess-1")
+
+    with open(sys.argv[2] + ".pids", "a") as pids:
+        pids.write(f"{os.getpid()}\n")
 
     def read() -> dict[str, Any]:
         line = sys.stdin.readline()
@@ -41,6 +46,14 @@ def main() -> None:
     while True:
         message = read()
         method, number = message.get("method"), message.get("id")
+        if method in ("session/new", "session/load"):
+            for step in scenario.get("opening", []):
+                if "send" in step:
+                    send(step["send"])
+                else:
+                    read()
+        if method in scenario.get("silent", []):
+            os.read(os.pipe()[0], 1)
         if method == "initialize":
             send({"id": number, "result": {"protocolVersion": 1, **scenario.get("initialize", {})}})
         elif method == "session/new":

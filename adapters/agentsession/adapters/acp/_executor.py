@@ -56,9 +56,11 @@ class AcpExecutor(BaseExecutor):
     ``cwd`` is the folder that an agent works in unless the session has a workspace. ``env`` is added to the few
     variables that it is given (``acp.default_environment``). ``mcp_servers`` are handed to it as ACP has them.
     ``quiet_s`` is how long nothing may have come from it before a turn that waits for the host pauses, ``start_s`` how
-    long it may take to start. The agent is asked what it can do when the executor is entered.
+    long it may take over each of ``initialize``, ``session/new`` and ``session/load``; one that takes longer is ended.
+    The agent is asked what it can do when the executor is entered.
 
-    Raises :class:`ConfigurationError` on entering where the agent cannot be started or speaks another version.
+    Raises :class:`ConfigurationError` on entering where the agent cannot be started, does not answer or speaks another
+    version; opening a session raises :class:`AgentSessionError` (``acp-agent-timeout``) where it does not answer.
     """
 
     def __init__(
@@ -70,17 +72,19 @@ class AcpExecutor(BaseExecutor):
         name: str = "acp",
         mcp_servers: Sequence[Mapping[str, Any]] = (),
         quiet_s: float = 0.05,
-        start_s: float = 30.0,
+        start_s: float = 60.0,
         **base: Any,
     ) -> None:
         super().__init__(**base)
         if isinstance(command, str) or not command:
             raise InvalidInput("the command is no list of words", expected='such as ["my-agent", "--acp"]')
+        if not start_s > 0:
+            raise InvalidInput("start_s is no time", got=repr(start_s), expected="seconds, more than 0")
         self.command = list(command)
         self.cwd = os.path.abspath(cwd if cwd is not None else os.getcwd())
         self.mcp_servers = [dict(server) for server in mcp_servers]
         self._env = {**default_environment(), **(env or {})}
-        self._quiet_s, self._start_s = quiet_s, start_s
+        self._quiet_s, self.start_s = quiet_s, start_s
         self._links: dict[tuple[str, str], Link] = {}
         self.descriptor = AgentDescriptor(
             name=name, executor="acp", description="An agent behind ACP.", capabilities=list(_ALWAYS)
@@ -126,7 +130,7 @@ class AcpExecutor(BaseExecutor):
                 id="acp-agent-start",
             ) from None
         try:
-            with anyio.fail_after(self._start_s):
+            with anyio.fail_after(self.start_s):
                 answer = await process.request("initialize", self._hello(session))
             return process, Initialized.of(answer)
         except BaseException as error:  # a cancellation too: no process may be left; each is raised again
@@ -135,7 +139,8 @@ class AcpExecutor(BaseExecutor):
             if isinstance(error, RequestError):
                 raise failed(error) from None
             if isinstance(error, ConnectionError | TimeoutError):
-                problem = "did not answer" if isinstance(error, TimeoutError) else "ended at once"
+                silent = f"did not answer initialize within {self.start_s:g} s"
+                problem = silent if isinstance(error, TimeoutError) else "ended at once"
                 raise ConfigurationError(
                     f"the ACP agent {self.command[0]} {problem}",
                     fix="run the command by hand: it must speak ACP on its standard input and output",
@@ -176,8 +181,9 @@ class AcpExecutor(BaseExecutor):
     # -- what the base asks -------------------------------------------------------------------------------------------
 
     async def on_open(self, session: BaseSession) -> None:
-        link = self._links[_key(session)] = Link(self, session)
+        link = Link(self, session)
         await link.ensure()
+        self._links[_key(session)] = link
         # With the opening, before any prompt: a kill must not leave an agent's session without its id.
         session.recorder.record(custom(_SESSION, {"sessionId": link.acp_id}, source="ext:acp"))
         link.is_recorded = True

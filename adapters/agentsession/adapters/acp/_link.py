@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+import anyio
 from acp import PROTOCOL_VERSION, RequestError
 from acp.schema import RequestPermissionResponse
 from anyio.lowlevel import checkpoint
@@ -100,6 +101,7 @@ class Link:
         self.cost = 0.0
         self._late: bool = False
         self._loading = False
+        self._opening = False
 
     # -- the process --------------------------------------------------------------------------------------------------
 
@@ -114,7 +116,8 @@ class Link:
             self.process, self.about = await self.executor.start_agent(self.deliver, self.session)
             await self._open(self.process, self.about)
         except BaseException as error:  # a cancellation too: no process may be left; each is raised again
-            await self.drop(kill=True)
+            with anyio.CancelScope(shield=True):
+                await self.drop(kill=True)
             if isinstance(error, RequestError):
                 raise failed(error) from None  # its text may hold a secret
             if isinstance(error, ConnectionError):
@@ -125,7 +128,7 @@ class Link:
     async def _open(self, process: AgentProcess, about: Initialized) -> None:
         place = {"cwd": self.executor.root_of(self.session), "mcpServers": self.executor.mcp_servers}
         if self.acp_id is None:
-            answer = await process.request("session/new", place)
+            answer = await self._ask(process, "session/new", place)
             found = _text(_object(answer).get("sessionId"))
             if not found:
                 raise AgentFailed("the agent opened a session without an id")
@@ -133,11 +136,26 @@ class Link:
         elif about.loads:
             self._loading = True
             try:
-                await process.request("session/load", {**place, "sessionId": self.acp_id})
+                await self._ask(process, "session/load", {**place, "sessionId": self.acp_id})
             finally:
                 self._loading = False
         else:
             raise AgentLost("this agent cannot load sessions", fix="open a new session")
+
+    async def _ask(self, process: AgentProcess, method: str, params: dict[str, Any]) -> Any:
+        limit = self.executor.start_s
+        self._opening = True
+        try:
+            with anyio.fail_after(limit):
+                return await process.request(method, params)
+        except TimeoutError:
+            raise AgentLost(
+                f"the agent did not answer {method} within {limit:g} s",
+                fix="look into the agent's own log, or give it more time: AcpExecutor(start_s=...)",
+                id="acp-agent-timeout",
+            ) from None
+        finally:
+            self._opening = False
 
     async def drop(self, *, kill: bool = False) -> None:
         """End the process, if there is one."""
@@ -154,6 +172,9 @@ class Link:
         """Take one message, in the order of the wire."""
         if self._loading and item.kind == "update":
             return  # the history, which our record has
+        if self._opening and item.kind == "request":
+            refuse_late(item)  # at once: its answer may wait for ours
+            return
         self.queue.append(item)
         if self.process is not None and len(self.queue) >= _ROOM:
             self.process.wire.room.clear()

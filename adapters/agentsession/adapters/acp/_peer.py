@@ -199,20 +199,23 @@ class AgentProcess:
         return await incoming.reply
 
     async def close(self, *, kill: bool = False) -> None:
-        """End the process and all that it started: by closing its pipe, then by a signal. Never raises."""
+        """End the process and all that it started: by closing its pipe, then by a signal. Never raises, but for a
+        cancellation, and even then the process is killed."""
         if self._closed:
             return
         self._closed = True
         self.wire.room.set()
         try:
-            await self._connection.close()
-        except Exception as error:  # noqa: BLE001 - logged; the process has to be ended all the same
-            _logger.info("the connection to an ACP agent did not close: %s", type(error).__name__)
-        if not kill:
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._process.wait(), _LEAVES_S)
-        with contextlib.suppress(OSError):
-            os.killpg(self._process.pid, signal.SIGKILL)  # also what the agent started and left
+            try:
+                await self._connection.close()
+            except Exception as error:  # noqa: BLE001 - logged; the process has to be ended all the same
+                _logger.info("the connection to an ACP agent did not close: %s", type(error).__name__)
+            if not kill:
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(self._process.wait(), _LEAVES_S)
+        finally:
+            with contextlib.suppress(OSError):
+                os.killpg(self._process.pid, signal.SIGKILL)  # also what the agent started and left
         await self._process.wait()
         transport = getattr(self._process, "_transport", None)
         if transport is not None:

@@ -344,6 +344,12 @@ _SESSIONS: Final = (
         "Open a new session; where the agent can load sessions, the next turn starts it again by itself.",
     ),
     ErrorEntry(
+        "acp-agent-timeout",
+        "An ACP agent did not answer `session/new` or `session/load` in time, and its process was ended.",
+        "It hangs, or what it starts first, such as tool servers, takes longer than `start_s`.",
+        "Look into the agent's own log, or give it more time: `AcpExecutor(start_s=...)`.",
+    ),
+    ErrorEntry(
         "acp-agent-error",
         "An ACP agent answered a prompt, or the opening of a session, with an error.",
         "What it said is not shown, for it may hold a secret; its error code is.",
