@@ -1,5 +1,5 @@
 # Everything a contributor runs. Needs GNU make and Python 3.11+, nothing else: the first target that wants it builds .venv
-# with `python3 -m venv` and installs exactly requirements.lock, hashes checked (docs/decisions/0002-lock-bootstrap-checks.md).
+# with `python3 -m venv` and installs exactly requirements.lock, hashes checked (docs/decisions/0002-lock-bootstrap-and-checks.md).
 
 PYTHON ?= python3
 VENV   := .venv

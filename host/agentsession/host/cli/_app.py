@@ -31,6 +31,8 @@ agentsession puts an agent under host control: you see every event, and no tool 
   agentsession run my_agent:root_agent         talk to your agent; type while it works, Ctrl-C aborts
   agentsession run my_agent:root_agent -p "Fix the login bug"
   agentsession run my_agent:root_agent --json  for programs: NDJSON in and out
+  agentsession serve my_agent:root_agent --ui  a page to watch and steer it; --agui for AG-UI front ends
+  agentsession acp my_agent:root_agent         for editors: ACP on stdin and stdout
   agentsession inspect my_agent:root_agent     what it is, which tools it has
   agentsession replay record.ndjson            a recorded session, checked against the contract
   agentsession report record.ndjson            the same as a page: where the time went, every call
