@@ -40,7 +40,7 @@ from agentsession.host._policy import (
 )
 from agentsession.host._registry import ExecutorCreator, SessionFactory
 from agentsession.host._results import Answered, TurnResult, UsageTotals
-from agentsession.host._settings import AnswerObserver, Observer
+from agentsession.host._settings import AnswerObserver, ClientTools, Observer
 from agentsession.host._subagents import SubagentTool
 from agentsession.host._tailcalls import TailCall
 from agentsession.host._telemetry import trace_headers
@@ -103,6 +103,7 @@ __all__ = [
     # people
     "Approval",
     "CallbackChannel",
+    "ClientTools",
     "Card",
     "CardChange",
     "ElicitationChannel",

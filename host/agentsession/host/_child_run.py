@@ -212,6 +212,7 @@ class ChildRun:
             tools=_Tools(above.tools, plan.tools, self._completion),
             observer=ChildEvents(self._caller.request, self._thread, plan.descriptor.name, self._caller.send),
             hooks=None if above.hooks is None else ChildHooks(above.hooks, self._above.told),
+            client_tools=None,  # nobody declared them to the sub-agent, and no client could answer there
         )
 
     async def _session(self, executor: AgentExecutor) -> AgentSession:

@@ -24,7 +24,7 @@ from agentsession.host._many import Job, JobResult, Jobs, side_by_side
 from agentsession.host._policy import AnnotationPolicy, Policy
 from agentsession.host._registry import SessionFactory, checked_executor
 from agentsession.host._results import TurnResult
-from agentsession.host._settings import AnswerObserver, Observer, Settings, observe
+from agentsession.host._settings import AnswerObserver, ClientTools, Observer, Settings, observe
 from agentsession.host._telemetry import under_trace
 from agentsession.host._toolbox import ToolBox, ToolLike, ToolProvider, is_provider
 from agentsession.host._turn import Turn
@@ -181,12 +181,12 @@ class Host:
         load: str | None = None,
         store: RecordStore | None = None,
         channel: ElicitationChannel | None = None,
-        client_tools: Callable[[str], bool] | None = None,
+        client_tools: ClientTools | None = None,
     ) -> AgentSession:
         """Open a session with the host's tools declared, or load the one with the id ``load``; :meth:`close` ends it.
 
-        ``channel``: reaches this session's person, in the place of the host's own. ``client_tools``: which tools, not
-        the host's own, a client runs: their calls pass hooks and policy, and wait for the client's results.
+        ``channel``: reaches this session's person, in the place of the host's own. ``client_tools``: the tools
+        that a client runs, not the host's own: their calls pass hooks and policy, and wait for the client's results.
 
         Raises :class:`ConfigurationError` when the agent requires a tool that the host does not have, and what the
         executor's ``open`` or ``load`` raises.

@@ -82,9 +82,12 @@ class Pipeline:
         if request.owner == "agent" and request.long_running:
             return None  # the outcome of a job of the agent's, which comes from elsewhere
         tool = self._settings.tools.get(request.name)
-        is_clients = self._settings.client_tools
-        if tool is None and is_clients is not None and is_clients(request.name or ""):
-            return await self._decider.refusal(request, args)  # else it waits for the client's result
+        clients = self._settings.client_tools
+        if tool is None and clients is not None and clients.takes(request):
+            refusal = await self._decider.refusal(request, args)
+            if refusal is None:  # it waits for the client's result
+                clients.allow(request)
+            return refusal
         if tool is None:
             known = [descriptor.name for descriptor in self._settings.tools.descriptors]
             return unknown_tool(request.name, known).answer(request.request_id)

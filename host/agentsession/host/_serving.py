@@ -182,12 +182,20 @@ class Serving:
     def _is_lost(self, request: ToolRequest) -> bool:
         """Whether the tool of this request was started by a host that is gone."""
         started = self._started.get(request.request_id)
-        is_running = self.pipeline.runs.is_running(request)
-        return started is not None and started <= self._attached.found_seq and not is_running
+        if started is None or started > self._attached.found_seq or self._is_clients(request):
+            return False
+        return not self.pipeline.runs.is_running(request)
 
     def _is_anothers(self, request: ToolRequest) -> bool:
         """Whether another host runs the tool of this request, and will say what became of it."""
-        return request.request_id in self._started and not self._is_lost(request)
+        if request.request_id not in self._started or self._is_clients(request):
+            return False
+        return not self._is_lost(request)
+
+    def _is_clients(self, request: ToolRequest) -> bool:
+        """Whether a client of this host runs it: a start is the client's then, which is there or comes back."""
+        clients = self._settings.client_tools
+        return clients is not None and clients.has(request.name)
 
     # --- answering ----------------------------------------------------------------------------------------------
 

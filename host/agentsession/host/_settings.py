@@ -10,6 +10,7 @@ import dataclasses
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from agentsession.host._cancellation import failures, raise_if_cancelled
 from agentsession.host._elicitation import ElicitationChannel
@@ -19,9 +20,9 @@ from agentsession.host._toolbox import ToolProvider
 from agentsession.host._waiting import WaitingRequests
 from agentsession.host.hooks._host_hooks import HostHooks
 from agentsession.host.policy._remembered import RememberedAnswers
-from agentsession.protocol import Answer, Event, Receipt
+from agentsession.protocol import Answer, Event, Receipt, ToolRequest
 
-__all__ = ["AnswerObserver", "Observer", "Settings", "observe"]
+__all__ = ["AnswerObserver", "ClientTools", "Observer", "Settings", "observe"]
 
 logger = logging.getLogger("agentsession.host")
 
@@ -30,6 +31,21 @@ Observer = Callable[[Event], Awaitable[None] | None]
 
 AnswerObserver = Callable[[Answer, Receipt], Awaitable[None] | None]
 """Called for every answer that the host gave, with its receipt."""
+
+
+class ClientTools(Protocol):
+    """The tools that a client of the host runs, in one session."""
+
+    def has(self, name: str) -> bool:
+        """Whether the client declared the tool, and the host has none of this name."""
+        ...
+
+    def takes(self, request: ToolRequest) -> bool:
+        """Whether the call is left to the client: of a tool of its, or of one that it may yet declare again."""
+        ...
+
+    def allow(self, request: ToolRequest) -> None:
+        """Neither hooks nor policy have anything against the call: it waits for the client's result."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +66,8 @@ class Settings:
     waiting: WaitingRequests
     limits: HostLimits = dataclasses.field(default_factory=HostLimits)
     question_timeout_s: float | None = None
-    client_tools: Callable[[str], bool] | None = None
-    """Which tools a client of this host runs, beside the host's own: their calls wait for its results."""
+    client_tools: ClientTools | None = None
+    """The tools that a client of this host runs, beside the host's own: their calls wait for its results."""
 
 
 async def observe(observer: Observer | None, event: Event) -> None:

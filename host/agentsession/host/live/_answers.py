@@ -54,21 +54,22 @@ class Answers:
         given = as_answers(answers)
         taken: list[Receipt | Said] = []
         began = {request.request_id: request.seq - 1 for request in self._turns.session.pending}
-        for answer in given:
-            taken.append(await self._take(answer))
-        words = [item for item in taken if isinstance(item, Said)]
         try:
+            for answer in given:
+                taken.append(await self._take(answer))
             if not self._turns.is_driving and self._turns.session.state == "input_required" and self._can_go_on(taken):
-                for said in words:
-                    said.was_tried = True
+                for item in taken:
+                    if isinstance(item, Said):
+                        item.was_tried = True
                 self._turns.drive(None, None)
             receipts: list[Receipt] = []
             for item in taken:
                 receipts.append(item if isinstance(item, Receipt) else await self._became(item, began))
             return receipts
         finally:
-            for said in words:
-                self._turns.desk.leave(said)
+            for item in taken:
+                if isinstance(item, Said):
+                    self._turns.desk.leave(item)
 
     def _can_go_on(self, taken: Sequence[Receipt | Said]) -> bool:
         if any(isinstance(item, Said) for item in taken):
@@ -82,20 +83,36 @@ class Answers:
         request = next((item for item in self._turns.session.pending if item.request_id == request_id), None)
         if request is None and not await self._is_below(answer):
             return await self._unasked(request_id)
-        if (
-            request is not None
-            and self._turns.is_left(request)
-            and not isinstance(answer, (ToolGrant, ElicitationAnswer))
-        ):
-            decision = answer.decision
-            if isinstance(answer, ToolDenial):
-                decision = Decision(by=self._by, reason=answer.reason)
-            (receipt,) = await self._turns.session.respond(answer.model_copy(update={"decision": decision}))
-            return receipt
+        if isinstance(request, ToolRequest) and self._turns.is_left(request):
+            if not isinstance(answer, (ToolGrant, ElicitationAnswer)):
+                return await self._of_the_clients(answer, request)
+            if not self._turns.has(request.name):
+                return _undeclared(answer, request)
         word = self._word(answer, request)
         if isinstance(word, Receipt):
             return word
         return self._turns.desk.say(request_id, word) or _stale(request_id)
+
+    async def _of_the_clients(self, answer: Answer, request: ToolRequest) -> Receipt:
+        """What the client says of a call that is left to it; of the answer only what is its own to say is recorded."""
+        turns = self._turns
+        if isinstance(answer, ToolDenial):
+            return await self._record(answer, Decision(by=self._by, reason=answer.reason))
+        if not turns.has(request.name):
+            return _undeclared(answer, request)
+        if isinstance(answer, ToolResult) and answer.args is not None and answer.args != request.args:
+            return _invalid(answer, "these are not the arguments that were allowed: leave args out")
+        if not await turns.judged(request):
+            if not turns.waits(request.request_id):
+                return _stale(request.request_id)
+            return _invalid(answer, "the turn could not go on to have the call allowed; say it again")
+        # It allowed nothing itself: who did is not the client's to say.
+        return await self._record(answer, Decision(by=self._by, reason=_reason(answer)) if answer.decision else None)
+
+    async def _record(self, answer: Answer, decision: Decision | None) -> Receipt:
+        cleared = {"spent": None} if isinstance(answer, ToolResult) else {}  # it is the host that counts
+        (receipt,) = await self._turns.session.respond(answer.model_copy(update={"decision": decision, **cleared}))
+        return receipt
 
     async def _is_below(self, answer: Answer) -> bool:
         """Whether a sub-agent asks under this id. After a restart that shows when the turn is run once more."""
@@ -122,13 +139,9 @@ class Answers:
         return Receipt(status="not_found", request_id=request_id, rule="TOOL-10", reason="there is no such request")
 
     def _word(self, answer: Answer, request: PendingRequest | None) -> Word | Receipt:
-        """The answer as a person's word on a request; ``None``: it is a sub-agent's, and the host knows it."""
-
-        def invalid(why: str) -> Receipt:
-            return Receipt(status="invalid", request_id=answer.request_id, rule="TOOL-14", reason=why)
-
+        """The answer as a person's word on a request; of ``None``, a sub-agent's, the host knows what it is."""
         if answer.name is not None and isinstance(request, ToolRequest) and answer.name != request.name:
-            return invalid(f"the request is for {request.name}, not for {answer.name}")
+            return _invalid(answer, f"the request is for {request.name}, not for {answer.name}")
         is_question = isinstance(request, ElicitationRequest)
         match answer:
             case ToolGrant() if not is_question:
@@ -139,9 +152,9 @@ class Answers:
                 decision = Decision(by=self._by, reason=_reason(answer))
                 return answer.model_copy(update={"decision": decision})
             case ToolResult() | ToolProgress():
-                return invalid("this tool is not the client's to run")
+                return _invalid(answer, "this tool is not the client's to run")
             case _:
-                return invalid("the answer does not fit the request")
+                return _invalid(answer, "the answer does not fit the request")
 
     async def _became(self, said: Said, began: Mapping[str, int]) -> Receipt:
         """What became of a word that was said: the record shows it, or the host asks again, or it was not needed."""
@@ -168,7 +181,7 @@ class Answers:
             while (driven := self._turns.driving) is not None:
                 while not driven.is_over:
                     await self._turns.change()
-            waits = any(item.request_id == request_id for item in self._turns.session.pending)
+            waits = self._turns.waits(request_id)
             failed = self._turns.last is not None and self._turns.last.failure is not None
             if waits and (failed or not said.is_taken):
                 why = "the turn could not go on; say it again"
@@ -190,6 +203,18 @@ def _is_sign(event: Event) -> bool:
     if isinstance(event, ToolUpdate):
         return bool(event.started)
     return isinstance(event, (ToolDecision, ToolResponse, ElicitationResponse))
+
+
+def _invalid(answer: Answer, why: str) -> Receipt:
+    return Receipt(status="invalid", request_id=answer.request_id, rule="TOOL-14", reason=why)
+
+
+def _undeclared(answer: Answer, request: ToolRequest) -> Receipt:
+    why = f"since the server loaded this session nobody has declared the tool {request.name[:64]}"
+    return _invalid(
+        answer,
+        f"{why}: declare it, by PATCH with tools or with the options of a stream, and answer again; or deny the call",
+    )
 
 
 def _stale(request_id: str) -> Receipt:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import anyio.abc
 
 from agentsession.host._host import Host
+from agentsession.host._settings import ClientTools
 from agentsession.host.live._answers import Answers
 from agentsession.host.live._desk import Desk
 from agentsession.host.live._turns import Begun, Turns
@@ -41,8 +42,8 @@ class Hosted:
         self._answers = Answers(self._turns, user_id)
 
     def begin(self, session: AgentSession) -> None:
-        """Take up the session, once the host has opened it with :attr:`desk` and :meth:`is_clients`."""
-        self._turns.session = session
+        """Take up the session, once the host has opened it with :attr:`desk` and :attr:`tools`."""
+        self._turns.begin(session)
 
     @property
     def desk(self) -> Desk:
@@ -59,14 +60,26 @@ class Hosted:
         """Whether the host is at work in a turn."""
         return self._turns.is_driving
 
-    def is_clients(self, name: str) -> bool:
-        """Whether the client runs the tool of this name."""
-        return self._turns.is_clients(name)
+    @property
+    def tools(self) -> ClientTools:
+        """The client's tools, as the host asks for them."""
+        return self._turns
 
-    def with_tools(self, config: SessionConfig) -> SessionConfig:
-        """A change of the tools: those are the client's, and the host's stay."""
-        given = self.declare(config.tools or [])
-        return config.model_copy(update={"tools": [*given, *self._turns.host.tools.descriptors]})
+    async def update(self, config: SessionConfig) -> Receipt:
+        """Change the session. A change of the tools is one of the client's, and the host's stay."""
+        if config.tools is None:
+            return await self._turns.session.update(config)
+        before = set(self._turns.client_tools)
+        given = self.declare(config.tools)
+        full = config.model_copy(update={"tools": [*given, *self._turns.host.tools.descriptors]})
+        is_declared = False
+        try:
+            receipt = await self._turns.session.update(full)
+            is_declared = receipt.ok
+            return receipt
+        finally:
+            if not is_declared:
+                self._turns.client_tools &= before
 
     def declare(self, tools: Sequence[ToolDescriptor]) -> list[ToolDescriptor]:
         """Note that the client runs these. Raises :class:`InvalidInput` for a name of the host's own."""

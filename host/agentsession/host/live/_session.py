@@ -195,12 +195,10 @@ class LiveSession:
     async def update(self, config: SessionConfig) -> Receipt:
         """Change model, mode, tools, title, state or config (see ``AgentSession.update``)."""
         with self.hold():
-            given = config
-            if self._hosted is not None and config.tools is not None:
-                config = self._hosted.with_tools(config)
-            receipt = await self.session.update(config)
+            calls = self._hosted if self._hosted is not None else self.session
+            receipt = await calls.update(config)
             if receipt.ok:
-                self._keep(given)
+                self._keep(config)
             return receipt
 
     def _keep(self, config: SessionConfig) -> None:

@@ -250,7 +250,7 @@ class LiveSessions:
                 load=load,
                 store=served.store,
                 channel=hosted.desk,
-                client_tools=hosted.is_clients,
+                client_tools=hosted.tools,
             )
             hosted.begin(session)
         return self._keep(served, user_id, session, hosted, options)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Sequence
+from typing import TypeGuard
 
 import anyio
 import anyio.abc
@@ -65,6 +66,11 @@ class Turns:
         self.desk = Desk(self._look)
         self.client_tools: set[str] = set()
         """The names of the tools that the client declared."""
+        self._unclaimed: set[str] = set()
+        """Calls found at loading of tools that neither the host nor a client is known to have. They wait for one who
+        declares the tool: after a restart that is all that tells a client's tool from one that the host dropped."""
+        self._allowed: set[str] = set()
+        """Calls of the client's that hooks and policy let pass; of others no result is taken."""
         self.session: AgentSession
         self.driving: Drive | None = None
         """The task that is at work."""
@@ -72,9 +78,43 @@ class Turns:
         """The last one that there was."""
         self._is_closing = False
 
-    def is_clients(self, name: str) -> bool:
-        """Whether the client runs the tool of this name."""
+    def begin(self, session: AgentSession) -> None:
+        """Take up the session, which the host has opened with :attr:`desk`, and this object as its client's tools."""
+        self.session = session
+        self._unclaimed = {
+            request.request_id
+            for request in session.pending
+            if _is_a_hosts(request) and not self.has(request.name) and self.host.tools.get(request.name) is None
+        }
+
+    def has(self, name: str) -> bool:
+        """Whether the client declared the tool, and the host has none of this name."""
         return name in self.client_tools and self.host.tools.get(name) is None
+
+    def takes(self, request: ToolRequest) -> bool:
+        """Whether the host leaves this call to the client."""
+        return self.is_left(request)
+
+    def allow(self, request: ToolRequest) -> None:
+        """The client may run this call."""
+        self._allowed = {request.request_id, *(one.request_id for one in self.session.pending if self._is_allowed(one))}
+        self._tell()
+
+    async def judged(self, request: PendingRequest) -> bool:
+        """Whether the client may run a call of its own. Where nobody judged it since the session was loaded, the turn
+        is run again for it."""
+        if not self._is_allowed(request) and not self.is_driving and self.session.state == "input_required":
+            self.drive(None, None)
+        while not self._is_allowed(request) and self.is_driving and self.waits(request.request_id):
+            await self.change()
+        return self._is_allowed(request)
+
+    def _is_allowed(self, request: PendingRequest) -> bool:
+        return request.request_id in self._allowed
+
+    def waits(self, request_id: str) -> bool:
+        """Whether this request waits for an answer."""
+        return any(item.request_id == request_id for item in self.session.pending)
 
     @property
     def is_driving(self) -> bool:
@@ -83,9 +123,7 @@ class Turns:
 
     def is_left(self, request: PendingRequest) -> bool:
         """Whether a request waits for the client alone."""
-        if not isinstance(request, ToolRequest) or request.needs != "result" or request.owner == "agent":
-            return False
-        return self.is_clients(request.name)
+        return _is_a_hosts(request) and (self.has(request.name) or request.request_id in self._unclaimed)
 
     def begins_work(self) -> bool:
         """Whether something that is pending is the host's own to do, such as after a restart."""
@@ -197,7 +235,8 @@ class Turns:
         for request in session.pending:
             child = children.get(request.request_id)
             if child is None:
-                count += 0 if self.is_left(request) or _is_a_job(request) else 1
+                is_clients = session is self.session and self.is_left(request)
+                count += 0 if is_clients or _is_a_job(request) else 1
             elif child.session.state != "input_required":
                 return 1_000_000
             else:
@@ -248,6 +287,11 @@ class Turns:
 
     async def change(self) -> None:
         await self._changed.wait()
+
+
+def _is_a_hosts(request: PendingRequest) -> TypeGuard[ToolRequest]:
+    """Whether it is a call of a tool that the agent does not run."""
+    return isinstance(request, ToolRequest) and request.needs == "result" and request.owner != "agent"
 
 
 def _is_a_job(request: PendingRequest) -> bool:
