@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
 import signal
 import sys
-from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
 from tests.host.acp.editor import Lines
+from tests.host.acp.process import command
 
 pytestmark = pytest.mark.anyio
 
@@ -46,29 +44,6 @@ root_agent = LlmAgent(
     tools=[FunctionTool(shout)],
 )
 """
-
-
-@contextlib.asynccontextmanager
-async def command(folder: Path, module: str, *words: str) -> AsyncGenerator[tuple[Lines, asyncio.subprocess.Process]]:
-    (folder / "my_module.py").write_text(module)
-    environment = {**os.environ, "XDG_STATE_HOME": str(folder)}
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "agentsession.host.cli", "acp", *words),
-        cwd=folder,
-        env=environment,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
-        async with asyncio.timeout(60):
-            yield Lines(process.stdout, process.stdin), process
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.communicate()
 
 
 async def test_stdout_carries_protocol_lines_alone(tmp_path: Path) -> None:

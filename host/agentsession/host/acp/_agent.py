@@ -65,10 +65,14 @@ from agentsession.protocol import (
     RecordStore,
 )
 
-__all__ = ["AcpAgent", "Authenticator"]
+__all__ = ["AcpAgent", "Authenticator", "InFolder"]
 
 Authenticator = Callable[[], bool | Awaitable[bool]]
 """Whether the person is known now; asked when the client chooses this method."""
+
+InFolder = Callable[[str], HostOptions]
+"""What the host of a session in this folder has, before what all have: its policy, for one. What it raises refuses the
+session."""
 
 logger = logging.getLogger("agentsession.host")
 
@@ -83,7 +87,7 @@ class AcpAgent:
     ``user_id``: whose sessions they are: whoever started the process.
     ``execution``: for every session, such as a model or the permission mode that a new one begins in.
     ``auth``: a check for each method that the client may choose; without one nobody has to.
-    ``options``: of the host of each session.
+    ``options``: of the host of each session; ``in_folder`` gives those that depend on the folder of its editor.
     """
 
     def __init__(
@@ -95,6 +99,7 @@ class AcpAgent:
         user_id: str = "local",
         execution: ExecutionOptions | None = None,
         auth: Mapping[str, Authenticator] | None = None,
+        in_folder: InFolder | None = None,
         **options: Unpack[HostOptions],
     ) -> None:
         self._executor = executor
@@ -106,7 +111,7 @@ class AcpAgent:
         self._execution = execution or ExecutionOptions()
         self._auth = dict(auth or {})
         self._is_known = not self._auth
-        self._options = options
+        self._options, self._in_folder = options, in_folder
         self._connection: AgentSideConnection | None = None
         self._transport: WireTransport | None = None
         self._link: Link | None = None
@@ -311,8 +316,11 @@ class AcpAgent:
         if load is not None:  # the mode that it was left in
             execution = execution.model_copy(update={"permission_mode": None})
         options = OpenOptions(user_id=self._user_id, execution=execution, workspace=cwd)
+        given = self._options
+        if self._in_folder is not None:
+            given = cast(HostOptions, {**given, **self._in_folder(cwd)})
         served = Served(
-            link, self._executor, self._tools, self._options, cwd=cwd, roots=roots or (), mcp_servers=mcp_servers or ()
+            link, self._executor, self._tools, given, cwd=cwd, roots=roots or (), mcp_servers=mcp_servers or ()
         )
         await served.open(options, load=load, store=self._store)
         if link.transport.is_gone:  # nobody is there any more to close it

@@ -17,7 +17,7 @@ from acp.agent import AgentSideConnection
 from acp.stdio import stdio_streams
 
 from agentsession.host._toolbox import ToolLike, ToolProvider
-from agentsession.host.acp._agent import AcpAgent, Authenticator
+from agentsession.host.acp._agent import AcpAgent, Authenticator, InFolder
 from agentsession.host.acp._sessions import HostOptions
 from agentsession.host.acp._transport import LINE_LIMIT, WireTransport
 from agentsession.protocol import AgentExecutor, ExecutionOptions, RecordStore
@@ -64,6 +64,7 @@ async def serve_acp(
     user_id: str = "local",
     execution: ExecutionOptions | None = None,
     auth: Mapping[str, Authenticator] | None = None,
+    in_folder: InFolder | None = None,
     streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None,
     **options: Unpack[HostOptions],
 ) -> None:
@@ -73,7 +74,16 @@ async def serve_acp(
     :class:`AcpAgent`.
     """
     async with executor:
-        agent = AcpAgent(executor, tools=tools, store=store, user_id=user_id, execution=execution, auth=auth, **options)
+        agent = AcpAgent(
+            executor,
+            tools=tools,
+            store=store,
+            user_id=user_id,
+            execution=execution,
+            auth=auth,
+            in_folder=in_folder,
+            **options,
+        )
         if streams is not None:
             await serve_streams(agent, *streams)
             return

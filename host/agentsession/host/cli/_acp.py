@@ -7,16 +7,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import importlib
 import logging
 import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from agentsession.host._toolbox import connected
 from agentsession.host.cli._command_policy import CommandPolicy, remembered_answers
 from agentsession.host.cli._exit_codes import Exit
+from agentsession.host.cli._hooks import find_hooks
+from agentsession.host.cli._out import Out
 from agentsession.host.cli._run import quiet_libraries
 from agentsession.host.cli._setup import Loaded, RunOptions, open_store, prepare
 from agentsession.host.cli._signals import signals
+from agentsession.host.cli._text import escape
+from agentsession.host.policy import RememberedAnswers
+from agentsession.protocol import ConfigurationError
+
+if TYPE_CHECKING:
+    from agentsession.host.acp._sessions import HostOptions
 
 __all__ = ["run_acp"]
 
@@ -29,12 +40,16 @@ def run_acp(options: RunOptions) -> Exit:
     importlib.import_module("agentsession.host.acp")  # said before the agent is loaded, if it is not installed
 
     with contextlib.redirect_stdout(sys.stderr):
-        loaded = prepare(options, "acp")
+        loaded = prepare(options, "acp", folder=None)
+        CommandPolicy(options, folder=None)  # a file that cannot be used is said now, not to the editor
+        remembered_answers()
     return asyncio.run(_serve(options, loaded))
 
 
 async def _serve(options: RunOptions, loaded: Loaded) -> Exit:
     from agentsession.host.acp import serve_acp
+
+    remembered = functools.lru_cache(maxsize=64)(lambda folder: remembered_answers(folder=folder))
 
     execution = options.limits.execution(options.model)
     if options.mode is not None:
@@ -46,9 +61,7 @@ async def _serve(options: RunOptions, loaded: Loaded) -> Exit:
                 tools=loaded.tools,
                 store=store,
                 execution=execution,
-                policy=CommandPolicy(options),
-                hooks=loaded.hooks,
-                remembered=remembered_answers(),
+                in_folder=lambda folder: _in_folder(options, loaded, folder, remembered),
             )
         )
         stopped: list[Exit] = []
@@ -64,3 +77,21 @@ async def _serve(options: RunOptions, loaded: Loaded) -> Exit:
                 if not stopped:
                     raise
         return stopped[0] if stopped else Exit.COMPLETED
+
+
+def _in_folder(
+    options: RunOptions, loaded: Loaded, folder: str, remembered: Callable[[str], RememberedAnswers]
+) -> HostOptions:
+    """The rules and hooks that count in a folder of the editor's, as ``run`` has them in the current one.
+
+    Raises :class:`ConfigurationError` for a file that cannot be used; the editor is not told what is in it.
+    """
+    try:
+        return {
+            "policy": CommandPolicy(options, folder),
+            "hooks": [*find_hooks((), folder), *loaded.hooks],
+            "remembered": remembered(folder),
+        }
+    except ConfigurationError as error:
+        Out(sys.stderr).text(escape(f"acp: {error}").replace("\n", " ") + "\n")
+        raise

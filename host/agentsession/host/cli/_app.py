@@ -73,6 +73,17 @@ MaxCalls = Annotated[
 MaxTime = Annotated[
     str | None, typer.Option(metavar="TIME", help="Time at work, people's time not counted: 90s, 5m, 1h.")
 ]
+MaxBudget = Annotated[float | None, typer.Option(metavar="USD", help="US dollars that a turn may cost; see --price.")]
+Prices = Annotated[
+    list[str] | None,
+    typer.Option("--price", metavar="MODEL=IN,OUT", help="US dollars for a million tokens of a model; repeatable."),
+]
+GraceCall = Annotated[
+    bool, typer.Option("--grace/--no-grace", help="At a limit, one more model call to say where it got to.")
+]
+LoopDetection = Annotated[
+    bool | None, typer.Option("--loop-detection/--no-loop-detection", help="Stop a turn that only repeats itself.")
+]
 
 app = typer.Typer(
     add_completion=False,
@@ -173,22 +184,13 @@ def run(
     max_turns: MaxTurns = None,
     max_calls: MaxCalls = None,
     max_time: MaxTime = None,
-    max_budget: Annotated[
-        float | None, typer.Option(metavar="USD", help="US dollars that a turn may cost; see --price.")
-    ] = None,
-    price: Annotated[
-        list[str] | None,
-        typer.Option(metavar="MODEL=IN,OUT", help="US dollars for a million tokens of a model; repeatable."),
-    ] = None,
+    max_budget: MaxBudget = None,
+    price: Prices = None,
     deadline: Annotated[
         str | None, typer.Option(metavar="WHEN", help="End by then: 10m from now, or 2026-01-31T12:00:00Z.")
     ] = None,
-    grace: Annotated[
-        bool, typer.Option("--grace/--no-grace", help="At a limit, one more model call to say where it got to.")
-    ] = True,
-    loop_detection: Annotated[
-        bool | None, typer.Option("--loop-detection/--no-loop-detection", help="Stop a turn that only repeats itself.")
-    ] = None,
+    grace: GraceCall = True,
+    loop_detection: LoopDetection = None,
     fallback: Annotated[
         list[str] | None, typer.Option(metavar="MODEL", help="Use this model when the agent's fails; repeatable.")
     ] = None,
@@ -248,9 +250,17 @@ def acp(
     store: Store = None,
     hooks: HookFiles = None,
     debug: Debug = False,
+    max_turns: MaxTurns = None,
+    max_calls: MaxCalls = None,
+    max_time: MaxTime = None,
+    max_budget: MaxBudget = None,
+    price: Prices = None,
+    grace: GraceCall = True,
+    loop_detection: LoopDetection = None,
 ) -> None:
     """Serve an agent to an editor: ACP over stdin and stdout."""
     from agentsession.host.cli import _acp
+    from agentsession.host.cli._limit_options import LimitOptions
     from agentsession.host.cli._setup import RunOptions
 
     options = RunOptions(
@@ -265,6 +275,15 @@ def acp(
         store=store,
         hooks=hooks or (),
         debug=debug,
+        limits=LimitOptions.read(
+            max_turns=max_turns,
+            max_calls=max_calls,
+            max_time=max_time,
+            max_budget=max_budget,
+            prices=price or (),
+            grace=grace,
+            loop_detection=loop_detection,
+        ),
     )
     raise typer.Exit(_acp.run_acp(options))
 

@@ -1,4 +1,4 @@
-"""The policy of the command line: ``--policy`` files, ``--deny``, ``--allow``, the current folder's rules, the modes.
+"""The policy of the command line: ``--policy`` files, ``--deny``, ``--allow``, the rules of a folder, the modes.
 
 Not for: the rules themselves (``agentsession.host.policy``). May import: that, ``_out``, ``_text``, and ``_setup`` for
 its types.
@@ -7,6 +7,7 @@ its types.
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -35,19 +36,21 @@ _MOST_ASKED: Final = 10_000
 
 
 class CommandPolicy:
-    """Rules of the person who runs the command, above those of the current folder and the table of permission modes.
+    """Rules of the person who runs the command, above those of ``folder`` and the table of permission modes.
 
+    ``folder``: what is worked in, the current one or an editor's; with ``None`` no folder's rules are read.
     ``--deny`` stands above all of them. ``--allow`` is a rule like one of a file's: where a rule of the same priority
     asks or denies, that counts. ``--yes-read-only`` also believes the agent's own claims.
     """
 
-    def __init__(self, options: RunOptions | None = None) -> None:
+    def __init__(self, options: RunOptions | None = None, folder: str | None = ".") -> None:
         allow, deny = (options.allow, options.deny) if options is not None else ((), ())
-        rules = builtin_rules()
-        if options is not None:
-            rules += _of_workspace()
+        place = folder or "."
+        rules = builtin_rules(workspace=place)
+        if options is not None and folder is not None:
+            rules += _of_workspace(folder)
         for file in dict.fromkeys(options.policy if options is not None else ()):
-            rules += load_policy(file, tier=Tier.USER)
+            rules += load_policy(file, tier=Tier.USER, workspace=place)
         rules += [_by_name("deny", glob, 999, f"{glob} is denied for this run") for glob in dict.fromkeys(deny)]
         rules += [_by_name("allow", glob, 100, None) for glob in dict.fromkeys(allow)]
         believed = ("agent",) if options is not None and options.yes_read_only else ()
@@ -78,11 +81,12 @@ class CommandPolicy:
         return said
 
 
-def _of_workspace() -> Sequence[PolicyRule]:
-    """The rules of the current folder. That they only tighten, where nobody agreed to them, is said on stderr."""
-    found = workspace_policy(".")
+def _of_workspace(folder: str) -> Sequence[PolicyRule]:
+    """The rules of a folder. That they only tighten, where nobody agreed to them, is said on stderr."""
+    found = workspace_policy(folder)
     if found.refused is not None:
-        told = f"policy: {found.refused}; to agree: agentsession policy trust"
+        words = ["agentsession", "policy", "trust", *([] if folder == "." else [folder])]
+        told = f"policy: {found.refused}; to agree: {shlex.join(words)}"
         Out(sys.stderr).text(escape(told).replace("\n", " ") + "\n")
     return found.rules
 
@@ -108,10 +112,12 @@ def remembered_path() -> Path:
     return Path(home).expanduser() / "agentsession" / "remembered.json"
 
 
-def remembered_answers(on_unsaved: Callable[[ConfigurationError], None] | None = None) -> RememberedAnswers:
+def remembered_answers(
+    on_unsaved: Callable[[ConfigurationError], None] | None = None, folder: str = "."
+) -> RememberedAnswers:
     """What this person answered always, and in this folder. Raises :class:`ConfigurationError`."""
     try:
         path = remembered_path()
     except RuntimeError:  # nobody's home: what is answered holds as long as this process
-        return RememberedAnswers(on_unsaved=on_unsaved)
-    return RememberedAnswers(path, on_unsaved=on_unsaved)
+        return RememberedAnswers(workspace=folder, on_unsaved=on_unsaved)
+    return RememberedAnswers(path, workspace=folder, on_unsaved=on_unsaved)

@@ -7,7 +7,7 @@ Not for: what hooks are (``agentsession.host.hooks``). May import: anyio, ``agen
 from __future__ import annotations
 
 import json
-import os
+import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -60,19 +60,22 @@ _MADE_UP: Final = {
 }
 
 
-def find_hooks(files: Sequence[str]) -> list[CommandHook]:
-    """The hooks of the files that were named, and of the workspace where a person has agreed to them.
+def find_hooks(files: Sequence[str], folder: str | None = ".") -> list[CommandHook]:
+    """The hooks of the files that were named, and of ``folder`` where a person has agreed to them.
 
-    Those of a workspace that nobody agreed to are left out, which is said on stderr.
+    Those of a folder that nobody agreed to are left out, which is said on stderr. ``None``: of no folder.
 
     Raises :class:`agentsession.protocol.ConfigurationError` (``hooks-invalid``).
     """
-    found = workspace_hooks(os.getcwd())
+    named = [hook for file in files for hook in load_hooks(file)]
+    if folder is None:
+        return named
+    found = workspace_hooks(folder)
     if found.refused is not None:
-        Out(sys.stderr).text(
-            escape(f"hooks: {found.refused}; to agree: agentsession hooks trust").replace("\n", " ") + "\n"
-        )
-    return [*found.hooks, *(hook for file in files for hook in load_hooks(file))]
+        words = ["agentsession", "hooks", "trust", *([] if folder == "." else [folder])]
+        told = f"hooks: {found.refused}; to agree: {shlex.join(words)}"
+        Out(sys.stderr).text(escape(told).replace("\n", " ") + "\n")
+    return [*found.hooks, *named]
 
 
 def hooks_that_ask_block(hooks: Sequence[LifecycleInterceptor]) -> list[LifecycleInterceptor]:

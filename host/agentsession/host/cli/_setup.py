@@ -111,8 +111,10 @@ class Loaded:
     hooks: Sequence[LifecycleInterceptor] = ()
 
 
-def prepare(options: RunOptions, command: str = "run") -> Loaded:
+def prepare(options: RunOptions, command: str = "run", folder: str | None = ".") -> Loaded:
     """Import the agent and the tools; missing credentials are said here, before any turn.
+
+    ``folder``: whose hooks count too, where a person has agreed to them; with ``None`` those that were named alone.
 
     Call it before an event loop runs: Ctrl-C then leaves at once, and a module may run a loop of its own.
     """
@@ -120,9 +122,8 @@ def prepare(options: RunOptions, command: str = "run") -> Loaded:
     check_credentials(found, options.model)
     executor = find_executor(found, options.target, command, store=options.store)
     tools = load_tools(options.tools) if options.tools else ToolBox()
-    return Loaded(
-        executor, tools, [*find_hooks(options.hooks), *fallback_hooks(options.fallback, asks=options.ask_fallback)]
-    )
+    hooks = [*find_hooks(options.hooks, folder), *fallback_hooks(options.fallback, asks=options.ask_fallback)]
+    return Loaded(executor, tools, hooks)
 
 
 def make_host(
