@@ -1,17 +1,21 @@
 """What is remembered of each open session between its runs: folded from its record, once, and never read again.
 
 Not for: what is in it (``_in_memory.py``, ``_out_known.py``). Rules carried: PER-03.
-May import: ``live``, ``_in_memory``, ``_out_known``, ``protocol``.
+May import: the host's ``report``, ``live``, ``_app_below``, ``_in_memory``, ``_out_known``, ``_out_wire``,
+``protocol``.
 """
 
 from __future__ import annotations
 
 from weakref import WeakKeyDictionary
 
-from agentsession.host.agui._in_memory import Memory
+from agentsession.host.agui._app_below import has_subagents
+from agentsession.host.agui._in_memory import Mark, Memory
 from agentsession.host.agui._out_known import Known
+from agentsession.host.agui._out_wire import milliseconds
 from agentsession.host.live import LiveSession
-from agentsession.protocol import Event
+from agentsession.host.report import stored
+from agentsession.protocol import Event, ToolUpdate
 
 __all__ = ["Folded", "FoldedSessions", "record_of"]
 
@@ -50,6 +54,19 @@ async def _fold(live: LiveSession) -> Folded:
     return Folded(Known.of(record), memory)
 
 
-async def record_of(live: LiveSession, before: int | None = None) -> list[Event]:
-    """The record, up to a seq if one is given."""
-    return [event async for event in live.events() if before is None or event.seq <= before]
+async def record_of(live: LiveSession, before: Mark | None = None) -> list[Event]:
+    """The record, up to a moment if one is given.
+
+    What the sub-agents did that the host runs in sessions of their own is among it, as progress of their calls. The
+    session itself keeps that only while it streams, and not over a restart: their own records have it.
+    """
+    if not has_subagents(live) or live.agent.store is None:
+        return [event async for event in live.events() if before is None or event.seq <= before.seq]
+    record = await stored(live.agent.store, live.key)
+    return record if before is None else [event for event in record if _is_before(event, before)]
+
+
+def _is_before(event: Event, mark: Mark) -> bool:
+    if isinstance(event, ToolUpdate) and not event.started:  # a sub-agent's: its seq is that of its call
+        return (milliseconds(event.timestamp) or 0) <= mark.ms
+    return event.seq <= mark.seq

@@ -78,7 +78,7 @@ class Join:
                     blank_reasoning=_reasoning(given.history, shown),
                 )
             )
-            reader = live.events(after=began, follow=True)
+            reader = live.events(after=began.seq, follow=True)
             try:
                 async for event in _until(reader, run):
                     for wire in mapper.feed(event):

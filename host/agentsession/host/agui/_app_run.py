@@ -22,6 +22,7 @@ from agentsession.host.agui._app_queue import Place
 from agentsession.host.agui._app_sink import Sink
 from agentsession.host.agui._app_steps import Steps
 from agentsession.host.agui._in_faults import RunRefused
+from agentsession.host.agui._in_memory import Mark
 from agentsession.host.agui._in_read import RunInput
 from agentsession.host.agui._out import RunMapper
 from agentsession.host.agui._out_known import Known
@@ -67,8 +68,8 @@ class Run:
         self._sink = sink
         self._known_texts: Collection[str] = ()
         self.live: LiveSession | None = None
-        self.began: int | None = None
-        """The record's last seq when it began; ``None`` while it waits."""
+        self.began: Mark | None = None
+        """How far the record had come when it began; ``None`` while it waits."""
         self.ended = 0
         """The record's last seq when it ended."""
         self.last_end: StreamEnd | None = None
@@ -140,7 +141,8 @@ class Run:
     def begin(self, live: LiveSession, folded: Folded) -> None:
         """It has its thread, and knows what was there before it."""
         self.live = live
-        self.began = self.ended = folded.memory.seq
+        self.began = folded.memory.mark
+        self.ended = self.began.seq
         self.last_end = folded.memory.last_end
         self._known_texts = folded.memory.texts
         self.begun.set()

@@ -20,10 +20,11 @@ from agentsession.host.agui._app_folded import Folded, record_of
 from agentsession.host.agui._app_plan import Plan, changed_state, options_of, plan_of
 from agentsession.host.agui._app_sink import Sink
 from agentsession.host.agui._in_faults import RunRefused
+from agentsession.host.agui._in_memory import Mark
 from agentsession.host.agui._out import RunMapper
 from agentsession.host.agui._out_interrupts import known_interrupt
 from agentsession.host.agui._out_known import Known
-from agentsession.host.agui._out_wire import Wire, encode
+from agentsession.host.agui._out_wire import Wire, encode, milliseconds
 from agentsession.host.live import LiveSession
 from agentsession.protocol import (
     Event,
@@ -105,7 +106,7 @@ class Steps:
             tool = folded.known.tool(name)
             return tool.parameters_schema if tool is not None else None
 
-        plan = plan_of(given, folded.memory, _waiting(live), is_clients, schema_of, datetime.now(UTC))
+        plan = plan_of(given, folded.memory, _waiting(live, folded.known), is_clients, schema_of, datetime.now(UTC))
         if plan.is_empty:
             await self._show(live)
             return
@@ -119,7 +120,7 @@ class Steps:
         run.begin(live, self._folded)
         if self._folded.known.is_behind:  # others drove the session, or this client left before a run's end
             self._history = await record_of(live, before=run.began)
-        reader = live.events(after=run.began, follow=True)
+        reader = live.events(after=self._folded.memory.seq, follow=True)
         try:
             await self._answer(live, reader, plan)
             if plan.message is not None and not (plan.goes_on and live.pending):
@@ -162,16 +163,17 @@ class Steps:
         if not live.is_hosted or not await self._pause(live, reader):
             await self._follow(live, reader, turn_id)
         refused = next((receipt for receipt in receipts if receipt.status in ("invalid", "not_found")), None)
-        if refused is not None:
+        # A call that only waits for its sub-agent wants no word: what that asks now is shown in its place.
+        if refused is not None and refused.request_id not in asked_below(live, self._folded.known):
             raise RunRefused("answer_invalid", f"the answer to {refused.request_id} was not taken: {refused.reason}")
 
     async def _show(self, live: LiveSession) -> None:
         """Nothing is new: where the session stands, and how its last run ended."""
         run, mapper = self._run, self._mapper
-        record = await record_of(live)
         if live.state == "running":
-            await self._watch(live, record)
+            await self._watch(live)
             return
+        record = await record_of(live)
         mapper.end = self._folded.memory.last_end
         history = None if mapper.needs_history else record
         given = run.given
@@ -187,12 +189,13 @@ class Steps:
         below = self._below(live)
         self._put(mapper.finish(history=record, client_messages=given.history, interrupts=below))
 
-    async def _watch(self, live: LiveSession, record: list[Event]) -> None:
+    async def _watch(self, live: LiveSession) -> None:
         """Show the stream that runs, which somebody else began, from its beginning."""
         given = self._run.given
+        record = [event async for event in live.events()]
         stream_id = next(event.stream_id for event in reversed(record) if event.stream_id is not None)
         began = next(event for event in record if event.stream_id == stream_id)
-        before = [event for event in record if event.seq < began.seq]
+        before = await record_of(live, before=Mark(began.seq - 1, (milliseconds(began.timestamp) or 0) - 1))
         self._folded = Folded(Known.of(before), self._folded.memory)
         self._mapper = self._made([message.id for message in given.tail])
         self._is_started = True
@@ -291,7 +294,7 @@ class Steps:
 
     def _below(self, live: LiveSession) -> list[Wire]:
         """What the sub-agents ask that the host runs; the calls that they work for ask nothing themselves."""
-        asked = asked_below(live)
+        asked = asked_below(live, self._mapper.known)
         for request_id in asked:
             self._mapper.known.asked.pop(request_id, None)
         return [known_interrupt(request, self._mapper.known) for requests in asked.values() for request in requests]
@@ -315,8 +318,8 @@ def _own_tools(live: LiveSession) -> Iterator[ToolDescriptor]:
         waiting += found.sub_agents
 
 
-def _waiting(live: LiveSession) -> list[PendingRequest]:
+def _waiting(live: LiveSession, known: Known) -> list[PendingRequest]:
     """What waits for the client, in the session and in those of the sub-agents below it."""
-    below = asked_below(live)
+    below = asked_below(live, known)
     own = [request for request in live.pending if request.request_id not in below]
     return [*own, *(request for requests in below.values() for request in requests)]

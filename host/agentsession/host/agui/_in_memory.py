@@ -1,6 +1,7 @@
 """What a thread has seen, from its record: the messages of its people, what was asked, and how that was settled.
 
-Not for: what goes out (``_out_known.py``). Rules carried: PER-03. May import: ``_in_parts``, ``protocol``.
+Not for: what goes out (``_out_known.py``). Rules carried: PER-03. May import: the host's ``_child_events``,
+``_in_parts``, ``_out_wire``, ``protocol``.
 
 Folded event by event, so that a run never reads the record again. What was rewound stays known: a client that still
 shows it must not run it a second time.
@@ -10,7 +11,9 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
+from agentsession.host._child_events import child_events
 from agentsession.host.agui._in_parts import fingerprint
+from agentsession.host.agui._out_wire import milliseconds
 from agentsession.protocol import (
     ElicitationRequest,
     ElicitationResponse,
@@ -20,10 +23,11 @@ from agentsession.protocol import (
     ToolDecision,
     ToolRequest,
     ToolResponse,
+    ToolUpdate,
     args_digest,
 )
 
-__all__ = ["META", "Memory", "Settled"]
+__all__ = ["META", "Mark", "Memory", "Settled"]
 
 META: Final = "agui"
 """The key in a message's ``_meta`` under which its AG-UI ids are kept."""
@@ -39,22 +43,34 @@ class Settled(NamedTuple):
     """What a question was answered with, secrets taken out."""
 
 
+class Mark(NamedTuple):
+    """A moment: the last event of the record then, and its time, which those of sub-agents' records have too."""
+
+    seq: int
+    ms: int
+
+
 class Memory:
     """What one thread has seen."""
 
     def __init__(self) -> None:
         self.seq = 0
         """The last event that was folded."""
+        self._at = ""
         self.texts: dict[str, int] = {}
         """The fingerprint of each message of a person, by its id at the client."""
         self.asked: dict[str, str] = {}
-        """What each request wants: ``grant``, ``result``, or the kind of the question."""
+        """What each request wants, a sub-agent's too: ``grant``, ``result``, or the kind of the question."""
         self.settled: dict[str, Settled] = {}
         self.last_end: StreamEnd | None = None
         """The end of the last stream."""
 
     def add(self, event: Event) -> None:
         """Fold the next event. One that was folded before changes nothing."""
+        self._at = event.timestamp
+        if type(event) is ToolUpdate:  # what a sub-agent did has no seq in this record
+            for child in child_events(event):
+                self._request(child)
         if event.seq <= self.seq:
             return
         self.seq = event.seq
@@ -63,6 +79,18 @@ class Memory:
         match event:
             case Message(partial=False, role="user" | "developer"):
                 self._message(event)
+            case StreamEnd():
+                self.last_end = event
+            case _:
+                self._request(event)
+
+    @property
+    def mark(self) -> Mark:
+        """How far it has come."""
+        return Mark(self.seq, milliseconds(self._at) or 0)
+
+    def _request(self, event: Event) -> None:
+        match event:
             case ToolRequest(partial=False):
                 self.asked[event.request_id] = "grant" if event.needs == "grant" else "result"
             case ElicitationRequest():
@@ -74,8 +102,6 @@ class Memory:
                 self.settled.setdefault(event.request_id, Settled(event.status))
             case ElicitationResponse():
                 self.settled[event.request_id] = Settled(event.action, content=event.content)
-            case StreamEnd():
-                self.last_end = event
             case _:
                 pass
 

@@ -256,18 +256,17 @@ class RunMapper:
     def _child(self, update: ToolUpdate, event: Event) -> list[Wire]:
         """What a sub-agent in a session of its own does, whose events come as progress of a call."""
         self._places.note(event)
+        is_new = self.known.fold_child(update.request_id, event)
         match event:
             case AgentStart():
-                self.known.threads.started(event)
                 return self._agent_start(event, update.request_id)
             case AgentEnd():
-                self.known.threads.ended(event)
                 return self._agents.end(event)
             case Message() if event.role not in ROLES and not self._text.is_said(event.message_id):
                 return self._message(event)
             case ToolRequest() if not self._tools.has_begun(event.request_id):
                 return self._request(event)
-            case ToolResponse() if self._tools.is_unanswered(event.request_id):
+            case ToolResponse() if is_new:
                 return self._response(event)
             case ToolDecision() | Usage() | Custom():
                 return self._handlers[type(event)](event)

@@ -1,7 +1,7 @@
 """What the mapping remembers of a session between runs, all of it from the record: so a restart forgets nothing.
 
 Not for: which messages of a client are new, or what its answers mean (the ``_in`` modules). Pure.
-Rules carried: PER-03. May import: ``protocol``, ``_out_state``.
+Rules carried: PER-03. May import: the host's ``_child_events``, ``protocol``, ``_out_state``.
 
 For each live session keep one :class:`Known`. :class:`RunMapper` folds into it what it is fed; what happens while no
 run listens, such as a turn of another client, must be given to :meth:`Known.note` by whoever sees it. An event is
@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from agentsession.host._child_events import child_events
 from agentsession.host.agui._out_state import SharedState, is_hidden, visible
 from agentsession.host.agui._out_wire import Wire
 from agentsession.protocol import (
@@ -28,6 +29,7 @@ from agentsession.protocol import (
     ToolDescriptor,
     ToolRequest,
     ToolResponse,
+    ToolUpdate,
     rewind_point,
     without_rewound,
 )
@@ -111,6 +113,10 @@ class Known:
         """What waits for the host, by request id, oldest first."""
         self.calls: dict[str, ToolRequest] = {}
         """Every call without a response, by request id, oldest first."""
+        self.below: dict[str, dict[str, Asked]] = {}
+        """What sub-agents of the host ask, oldest first, by the call without a response that they work for."""
+        self._calls_below: dict[str, set[str]] = {}
+        """Their calls without a response, by the same."""
         self.unsent: list[ToolResponse] = []
         """Results that came while no stream ran: the next run says them, unless the client itself sent them."""
         self.is_behind = False
@@ -124,6 +130,7 @@ class Known:
         known = cls(hides)
         for event in without_rewound(events):
             known.fold(event)
+            known.fold_children(event)
         return known
 
     def note(self, event: Event) -> None:
@@ -131,10 +138,14 @@ class Known:
         if event.seq and event.seq <= self.seq:
             return
         self.fold(event)
+        self.fold_children(event)
         self.is_behind = self.is_behind or event.stream_id is not None
 
     def fold(self, event: Event) -> list[Wire]:
-        """Fold an event in; return what a client must be sent for the state. Nothing if it was folded before."""
+        """Fold an event in; return what a client must be sent for the state. Nothing if it was folded before.
+
+        What sub-agents did in sessions of their own is not (:meth:`fold_child`): a run tells it one by one.
+        """
         if event.seq and event.seq <= self.seq:
             return []
         self.seq = max(self.seq, event.seq)
@@ -146,6 +157,8 @@ class Known:
             case ToolResponse():
                 self.asked.pop(event.request_id, None)
                 self.calls.pop(event.request_id, None)
+                self.below.pop(event.request_id, None)
+                self._calls_below.pop(event.request_id, None)
                 if event.stream_id is None and client_message_id(event) is None:
                     self.unsent.append(event)
             case ElicitationResponse():
@@ -165,6 +178,39 @@ class Known:
             case _:
                 self.is_stale = self.is_stale or rewind_point(event) is not None
         return []
+
+    def fold_children(self, event: Event) -> None:
+        """Fold in what sub-agents did, where ``event`` tells that."""
+        if isinstance(event, ToolUpdate):
+            for child in child_events(event):
+                self.fold_child(event.request_id, child)
+
+    def fold_child(self, call: str, event: Event) -> bool:
+        """Fold in what a sub-agent that works for ``call`` did in a session of its own.
+
+        Returns whether it is new: the response to a call may be told twice.
+        """
+        match event:
+            case AgentStart():
+                self.threads.started(event)
+            case AgentEnd():
+                self.threads.ended(event)
+            case ToolRequest(partial=False) | ElicitationRequest():
+                if isinstance(event, ToolRequest):
+                    self._calls_below.setdefault(call, set()).add(event.request_id)
+                if isinstance(event, ElicitationRequest) or event.needs != "none":
+                    self.below.setdefault(call, {})[event.request_id] = _whole(event)
+            case ToolResponse():
+                self.below.get(call, {}).pop(event.request_id, None)
+                calls = self._calls_below.get(call, set())
+                is_new = event.request_id in calls
+                calls.discard(event.request_id)
+                return is_new
+            case ToolDecision() | ElicitationResponse():
+                self.below.get(call, {}).pop(event.request_id, None)
+            case _:
+                pass
+        return True
 
     def _ask(self, event: Asked) -> None:
         if isinstance(event, ToolRequest):
@@ -189,6 +235,13 @@ class Known:
             return self.tools[name]
         own = (tool for agent in _agents(self.descriptor) for tool in agent.own_tools)
         return next((tool for tool in own if tool.name == name), None)
+
+
+def _whole(event: Asked) -> Asked:
+    """A question whose schema was cut, as it was too long to be told whole, asks for anything: its host checks it."""
+    if isinstance(event, ElicitationRequest) and event.requested_schema and (event.meta or {}).get("cut"):
+        return event.model_copy(update={"requested_schema": {}})
+    return event
 
 
 def _agents(descriptor: AgentDescriptor | None) -> Iterator[AgentDescriptor]:

@@ -1,7 +1,7 @@
 """The whole conversation as AG-UI messages, with the ids that a client knows them by.
 
 Not for: streaming. Pure. Rules carried: PER-03 as far as messages go.
-May import: ``protocol``, the ``_out`` modules of content, text, tools, agents.
+May import: the host's ``_child_events``, ``protocol``, the ``_out`` modules of content, text, tools, agents.
 
 A client throws away what a snapshot leaves out, but activities. So a snapshot has all messages of the record, a tool's
 result under the id of the client's own message where it sent one, and what the client has of its own in its place.
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from agentsession.host._child_events import child_events
 from agentsession.host.agui._out_content import as_content, result_content
 from agentsession.host.agui._out_known import Invocations, client_message_id
 from agentsession.host.agui._out_places import CallPlaces
@@ -29,6 +30,7 @@ from agentsession.protocol import (
     Text,
     ToolRequest,
     ToolResponse,
+    ToolUpdate,
     dumps,
     without_rewound,
 )
@@ -84,6 +86,8 @@ class _Conversation:
         """Of a request: the id of its assistant message, and the call."""
         self._results: dict[str, list[Wire]] = {}
         self._signatures: dict[str, str] = {}
+        self._told: set[str] = set()
+        """Ids of the messages and results of sub-agents in sessions of their own, which may be told twice."""
 
     def messages(self) -> list[Wire]:
         """In order; results behind the message whose calls they answer."""
@@ -108,8 +112,28 @@ class _Conversation:
                 self._threads.started(event)
             case AgentEnd():
                 self._threads.ended(event)
+            case ToolUpdate():
+                for child in child_events(event):
+                    self._take_child(child)
             case _:
                 pass
+
+    def _take_child(self, event: Event) -> None:
+        """As a run shows it: what such a sub-agent was told is its caller's call."""
+        match event:
+            case Message(message_id=name, partial=False):
+                if event.role in ROLES or name in self._told:
+                    return
+                self._told.add(name)
+            case ToolRequest(request_id=name) if name in self._calls:
+                return
+            case ToolResponse(request_id=name):
+                if result_id(name) in self._told:
+                    return
+                self._told.add(result_id(name))
+            case _:
+                pass
+        self.take(event)
 
     def _say(self, event: Message) -> None:
         tag = self._threads.tag(event.thread_id)

@@ -51,7 +51,6 @@ class ToolsOut:
         self._answered = answered
         self._calls: dict[str, _Call] = {}
         self._ended: set[str] = set()
-        self._results: set[str] = set()
         self._signatures: dict[str, str] = {}
         self._shown: dict[str, int] = {}
         """When the last update of a call was sent."""
@@ -64,10 +63,6 @@ class ToolsOut:
     def has_begun(self, request_id: str) -> bool:
         """Whether the call was told in this run."""
         return request_id in self._calls or request_id in self._ended
-
-    def is_unanswered(self, request_id: str) -> bool:
-        """Whether the call was told in this run and its result was not."""
-        return request_id in self._ended and request_id not in self._results
 
     def request(self, event: ToolRequest, tag: dict[str, str], message_id: str | None = None) -> list[Wire]:
         """A fragment of a request, or the whole of one. ``message_id``: of the message that it belongs to."""
@@ -157,7 +152,6 @@ class ToolsOut:
         """How a call ended. ``message_id``: of the client's own message that said so, which it has already."""
         out = self._flush(event.request_id)
         self._shown.pop(event.request_id, None)
-        self._results.add(event.request_id)
         if message_id is not None or event.request_id in self._answered:
             return out
         content = result_content(event)
