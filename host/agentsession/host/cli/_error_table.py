@@ -1,30 +1,20 @@
 """Every error id that the product can print, explained once: ``explain ID`` and docs/reference/errors.md read this.
 
-Not for: raising them. A test looks for ids in the source that are missing here. May import: ``_exit_codes``.
+Not for: raising them. A test looks for ids in the source that are missing here. May import: ``_error_entry``,
+``_error_table_http``, ``_exit_codes``.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from agentsession.host.cli._error_entry import ErrorEntry
+from agentsession.host.cli._error_table_http import OVER_HTTP
 from agentsession.host.cli._exit_codes import Exit
 
 __all__ = ["ERRORS", "ErrorEntry", "errors_page", "exit_for"]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ErrorEntry:
-    """What an error id means, why it comes up, and what to do."""
-
-    id: str
-    sentence: str
-    why: str
-    fix: str
-    exit: Exit | None = Exit.FAILED
-    """``None``: it ends nothing. A denial or the error of one call is told to the model, and the turn goes on."""
 
 
 _USAGE = Exit.USAGE
@@ -797,7 +787,7 @@ _ENDS: Final = (
 )
 
 ERRORS: Final[Mapping[str, ErrorEntry]] = MappingProxyType(
-    {entry.id: entry for entry in (*_COMMAND_LINE, *_RECORDS, *_SESSIONS, *_EXECUTORS, *_CALLS, *_ENDS)}
+    {entry.id: entry for entry in (*_COMMAND_LINE, *_RECORDS, *_SESSIONS, *_EXECUTORS, *OVER_HTTP, *_CALLS, *_ENDS)}
 )
 """Every error id, with what it means."""
 
@@ -818,6 +808,7 @@ def errors_page() -> str:
         ("Records and input", _RECORDS),
         ("Sessions", _SESSIONS),
         ("Executors and adapters", _EXECUTORS),
+        ("Over HTTP", OVER_HTTP),
         ("Denials and failed calls", _CALLS),
         ("Limits and circles that end a turn", _ENDS),
     )
