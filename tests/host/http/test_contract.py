@@ -192,6 +192,37 @@ async def test_a_key_gives_the_first_answer_again_and_refuses_another_body(http:
     assert (await http.post(session + "/stream", json=HELLO, headers=key)).json() == begun.json()
 
 
+@pytest.mark.parametrize("first_is_sse", [True, False])
+@pytest.mark.parametrize("second_is_sse", [True, False])
+async def test_a_key_of_a_stream_stands_for_one_body_however_it_is_read(
+    http: httpx2.AsyncClient, first_is_sse: bool, second_is_sse: bool
+) -> None:
+    session = await opened(http)
+    key = {"idempotency-key": "k-1"}
+    first = await http.post(session + "/stream", json=HELLO, headers={**key, **(SSE if first_is_sse else {})})
+    assert first.status_code in (200, 202)
+    given = {**key, **(SSE if second_is_sse else {})}
+    other = await http.post(session + "/stream", json={"input": "Something else."}, headers=given)
+    assert (other.status_code, other.json()["code"]) == (422, "key-reused")
+    again = await http.post(session + "/stream", json=HELLO, headers=given)
+    assert again.headers["idempotent-replayed"] == "true"
+
+
+async def test_answers_that_are_sent_again_under_their_key_give_the_same_stream(http: httpx2.AsyncClient) -> None:
+    session = await opened(http)
+    await said(http, session)
+    (waiting,) = [one for one in await said(http, session) if one["type"] == "elicitation_request"]
+    answer = {"kind": "elicitation_response", "requestId": waiting["requestId"], "action": "accept"}
+    body = {"input": [{**answer, "content": {"where": "eu"}}]}
+    read: list[list[Any]] = []
+    for _ in range(2):
+        response = await http.post(session + "/stream", json=body, headers={**SSE, "idempotency-key": "k-1"})
+        assert response.status_code == 200, response.text
+        read.append([frame.data async for frame in frames(response) if not frame.data.get("partial")])
+    assert read[0] == read[1]
+    assert read[1][-1]["reason"] == "completed"
+
+
 async def test_a_change_that_is_sent_again_under_its_key_is_made_once(http: httpx2.AsyncClient) -> None:
     session = await opened(http)
     key = {"idempotency-key": "k-1"}

@@ -8,7 +8,10 @@ from typing import Any
 
 import anyio
 import pytest
+from google.adk.agents import LlmAgent
+from google.adk.tools.long_running_tool import LongRunningFunctionTool
 
+from agentsession.adapters.adk import AdkExecutor, ScriptedLlm, call, say
 from agentsession.adapters.scripted import Call, Calls, Say, ScriptedExecutor, Step
 from agentsession.host import Host, Policy, SubagentTool, allow_all, ask_all, child_events
 from agentsession.host.live import LiveSession, LiveSessions, ServedAgent
@@ -191,3 +194,31 @@ async def test_a_sub_agent_does_not_wait_for_a_tool_of_the_client() -> None:
         (response,) = [one for one in shown if isinstance(one, ToolResponse)]
         assert (response.status, live.state) == ("failed", "idle")
         assert response.to_wire()["data"]["error"]["code"] == "unknown_tool"
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_the_outcome_of_a_job_of_the_agents_is_told_by_the_program_that_serves_and_by_no_client() -> None:
+    def submit(amount: int) -> dict[str, Any]:
+        """Ask for money."""
+        return {"status": "pending"}
+
+    model = ScriptedLlm(script=[call("submit", {"amount": 5}), say("Paid.")])
+    executor = AdkExecutor(LlmAgent(name="clerk", model=model, tools=[LongRunningFunctionTool(submit)]))
+    async with LiveSessions([ServedAgent("clerk", executor, Host(policy=allow_all))]) as sessions:
+        live = await sessions.open("clerk", "ann")
+        await live.stream("pay me")
+        await live.at_rest()
+        (job,) = live.pending
+        live.declare([ToolDescriptor(name="submit", parameters_schema={"type": "object"})])
+        receipts = await live.respond(result(job.request_id, {"approved": True}))
+        receipts = [
+            *receipts,
+            *(await live.respond(grant(job.request_id))),
+            *(await live.respond(deny(job.request_id))),
+        ]
+        assert [receipt.status for receipt in receipts] == ["invalid"] * 3
+        assert len(live.pending) == 1
+        (receipt,) = await live.session.respond(result(job.request_id, {"approved": True}))
+        await live.stream()
+        await live.at_rest()
+        assert (receipt.status, live.state) == ("applied", "idle")

@@ -13,6 +13,7 @@ from agentsession.adapters.scripted import Ask, Call, Calls, Delay, Say, Scripte
 from agentsession.host import Host, Policy, SubagentTool, allow_all, ask_all, child_events, deny_all
 from agentsession.host.live import LiveSession, LiveSessions, ServedAgent
 from agentsession.protocol import (
+    ConfigurationError,
     Event,
     ExecutionOptions,
     InvalidInput,
@@ -360,6 +361,14 @@ async def test_a_fork_keeps_the_tools_that_the_client_declares_for_it() -> None:
         made = await sessions.fork("agent", "ann", "s", live.last_seq, options)
         assert made.options.execution.tools == [LOOK]
         assert made.client_tools == {"look"}
+
+
+async def test_a_fork_with_a_tool_of_the_hosts_name_is_refused_before_it_is_made() -> None:
+    async with served([[Say("Hi.")]], allow_all, [Wiper().wipe]) as (sessions, live):
+        options = OpenOptions(execution=ExecutionOptions(tools=[LOOK.model_copy(update={"name": "wipe"})]))
+        with pytest.raises(ConfigurationError):
+            await sessions.fork("agent", "ann", "s", live.last_seq, options)
+        assert [info.key.session_id for info in await sessions.list("agent", "ann")] == ["s"]
 
 
 async def test_the_mode_given_at_open_holds_after_its_session_was_closed() -> None:

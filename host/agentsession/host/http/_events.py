@@ -67,10 +67,11 @@ class Readers:
                 429, "too-many-readers", "too many readers of this user are open", headers={"retry-after": "5"}
             )
 
-    def drive(self, session: LiveSession, started: Started, principal: Principal) -> Response:
-        """The events of a stream as SSE for who began it, and whom the agent waits for when it reads slowly."""
-        reader = session.events(started.cursor, True, stream_id=started.stream_id)
-        return self._sse(session, principal, reader, started_body(started), True)
+    def drive(self, session: LiveSession, begun: dict[str, Any], principal: Principal) -> Response:
+        """The events of a stream, of which :func:`started_body` told, as SSE for who began it. The agent waits for this
+        reader when it is slow."""
+        reader = session.events(begun["cursor"], True, stream_id=begun["streamId"])
+        return self._sse(session, principal, reader, begun, True)
 
     def _sse(
         self,

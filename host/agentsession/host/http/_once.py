@@ -17,7 +17,10 @@ from starlette.responses import Response
 from agentsession.host.http._principals import Principal
 from agentsession.host.http._problems import Problem
 
-__all__ = ["Once", "key_of"]
+__all__ = ["IS_AGAIN", "Once", "key_of"]
+
+IS_AGAIN: Final = "idempotent-replayed"
+"""The header of an answer that was given before."""
 
 _MOST_BYTES: Final = 32 * 1024 * 1024
 """Of answers that are kept."""
@@ -103,5 +106,5 @@ def _reused() -> Problem:
 def _again(answer: tuple[int, bytes, list[tuple[bytes, bytes]]]) -> Response:
     status, body, headers = answer
     response = Response(body, status)
-    response.raw_headers = [*headers, (b"idempotent-replayed", b"true")]
+    response.raw_headers = [*headers, (IS_AGAIN.encode(), b"true")]
     return response

@@ -27,7 +27,7 @@ from agentsession.host.http._inputs import (
     wants_sse,
 )
 from agentsession.host.http._limits import Limits
-from agentsession.host.http._once import Once, key_of
+from agentsession.host.http._once import IS_AGAIN, Once, key_of
 from agentsession.host.http._openapi import openapi_document
 from agentsession.host.http._principals import READ, WRITE, Principal, Tickets
 from agentsession.host.http._problems import Problem
@@ -44,6 +44,7 @@ from agentsession.protocol import (
     SteerData,
     check_id,
     dumps,
+    parse_json,
 )
 
 __all__ = ["contract_routes"]
@@ -159,11 +160,20 @@ class _Calls:
         return _json(await self._readers.page(session, query))
 
     async def stream(self, request: Request, principal: Principal) -> Response:
-        if wants_sse(request.headers):
-            return await self._stream(request, principal)
-        return await self._once.answer(request, principal, lambda: self._stream(request, principal))
+        is_sse = wants_sse(request.headers)
+        if is_sse:
+            self._readers.check(principal)  # before it begins: what was refused must not have run
+        # Begun once under its key, however its events are read.
+        begun = await self._once.answer(request, principal, lambda: self._begin(request, principal))
+        if not is_sse:
+            return begun
+        session = await self._session(request, principal)
+        response = self._readers.drive(session, parse_json(bytes(begun.body)), principal)
+        if IS_AGAIN in begun.headers:
+            response.headers[IS_AGAIN] = begun.headers[IS_AGAIN]
+        return response
 
-    async def _stream(self, request: Request, principal: Principal) -> Response:
+    async def _begin(self, request: Request, principal: Principal) -> Response:
         body = await read_stream(request)
         given = body.input
         key = key_of(request)
@@ -176,12 +186,7 @@ class _Calls:
             given = given.model_copy(update={"idempotency_key": key})
         session = await self._session(request, principal)
         _check_execution(session.is_hosted, body.options)
-        if wants_sse(request.headers):
-            self._readers.check(principal)  # before it begins: what was refused must not have run
-        started = await session.stream(given, body.options)
-        if wants_sse(request.headers):
-            return self._readers.drive(session, started, principal)
-        return _json(started_body(started), 202)
+        return _json(started_body(await session.stream(given, body.options)), 202)
 
     async def respond(self, request: Request, principal: Principal) -> Response:
         answers = read_answers((await read_object(request, ("answers",))).get("answers"))

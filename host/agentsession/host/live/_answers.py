@@ -16,7 +16,7 @@ import anyio
 from agentsession.host._child_events import child_events
 from agentsession.host._elicitation import Approval
 from agentsession.host.live._desk import Said, Word
-from agentsession.host.live._turns import Turns
+from agentsession.host.live._turns import Turns, is_a_job
 from agentsession.protocol import (
     Answer,
     Decision,
@@ -88,6 +88,8 @@ class Answers:
                 return await self._of_the_clients(answer, request)
             if not self._turns.has(request.name):
                 return _undeclared(answer, request)
+        if request is not None and is_a_job(request):
+            return _invalid(answer, "the outcome of the agent's own job is told by the program that serves it")
         word = self._word(answer, request)
         if isinstance(word, Receipt):
             return word

@@ -159,14 +159,20 @@ class LiveSessions:
         """Copy the record up to seq ``at`` to a new session (see ``AgentExecutor.fork``)."""
         served = self._agent(agent)
         full = (options or OpenOptions()).model_copy(update={"user_id": user_id})
+        if served.host is not None:
+            served.host.options(full)  # what it would refuse when it opens the fork must not have made one
         async with self._room():
             made = await served.executor.fork(session_id, at, full, store=served.store)
             if served.host is None:
                 return self._keep(served, user_id, made, None, full)
-            await made.aclose()  # the host opens its sessions itself
-            names = frozenset(tool.name for tool in full.execution.tools or ())
-            self._remember(_key(served, user_id, made.session_id), full, names)
-        return await self.get(agent, user_id, made.session_id)
+            key = _key(served, user_id, made.session_id)
+            async with self._one(key):
+                await made.aclose()  # the host opens its sessions itself
+                self._remember(key, full, frozenset(tool.name for tool in full.execution.tools or ()))
+                found = self._found(key)
+                if found is None:
+                    found = await self._made(served, user_id, self._given[key][0], made.session_id)
+                return found
 
     async def rewind(self, agent: str, user_id: str, session_id: str, to: int) -> None:
         """Take back what came after seq ``to`` (see ``AgentExecutor.rewind``)."""

@@ -37,7 +37,7 @@ from agentsession.protocol import (
     ToolRequest,
 )
 
-__all__ = ["Begun", "Drive", "Turns"]
+__all__ = ["Begun", "Drive", "Turns", "is_a_job"]
 
 logger = logging.getLogger("agentsession.host.live")
 
@@ -236,7 +236,7 @@ class Turns:
             child = children.get(request.request_id)
             if child is None:
                 is_clients = session is self.session and self.is_left(request)
-                count += 0 if is_clients or _is_a_job(request) else 1
+                count += 0 if is_clients or is_a_job(request) else 1
             elif child.session.state != "input_required":
                 return 1_000_000
             else:
@@ -294,7 +294,7 @@ def _is_a_hosts(request: PendingRequest) -> TypeGuard[ToolRequest]:
     return isinstance(request, ToolRequest) and request.needs == "result" and request.owner != "agent"
 
 
-def _is_a_job(request: PendingRequest) -> bool:
+def is_a_job(request: PendingRequest) -> bool:
     """Whether the outcome of a job of the agent's is waited for, which comes from elsewhere and not from the host."""
     return isinstance(request, ToolRequest) and request.needs == "result" and request.owner == "agent"
 
