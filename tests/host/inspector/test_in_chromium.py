@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-import anyio
 import pytest
-from tests.browser import find_browser
-from tests.host.inspector.chrome import Chrome, Tab, chrome
-from tests.host.inspector.server import Served, scripted, serve
+from tests.host.inspector.chrome import Chrome
+from tests.host.inspector.server import scripted, serve
+from tests.host.inspector.visit import Gate, at_work, ran
 
-from agentsession.adapters.scripted import Ask, Call, Calls, Delay, Deltas, Say, Step, Think
+from agentsession.adapters.scripted import Ask, Call, Calls, Deltas, Say, Step, Think
 from agentsession.host import Host, ask_all
 from agentsession.host.http import BearerTokens, Principal
 
@@ -30,46 +27,6 @@ FORM = {
         "sure": {"type": "boolean"},
     },
 }
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
-async def browser() -> AsyncIterator[Chrome]:
-    async with chrome(find_browser()) as found:
-        yield found
-
-
-@contextlib.asynccontextmanager
-async def at_work(
-    browser: Chrome, steps: Sequence[Step], message: str = "Go.", host: Host | None = None, **look: Any
-) -> AsyncIterator[tuple[Served, Tab]]:
-    """A new session that was sent a message, as a person does it."""
-    async with serve(scripted(steps, [Say("Next turn.")]), host) as served:
-        tab = await browser.tab(f"{served.url}/ui/", **look)
-        await tab.see("No session yet")
-        await tab.click("#empty button", "New session")
-        await tab.until("document.body.dataset.live === 'yes'")
-        await tab.click("#box")
-        await tab.type(message)
-        await tab.press("Enter")
-        yield served, tab
-        assert tab.console == []
-        away = [one for one in tab.requests if not one.startswith((f"{served.url}/", "data:"))]  # data: of the browser
-        assert away == []
-
-
-def ran(log: list[Any], *names: str, **args: Any) -> Calls:
-    """Calls that need a yes, and write down what they ran with."""
-
-    def run(given: dict[str, Any]) -> str:
-        log.append(given)
-        return "done"
-
-    return Calls(*(Call(name, dict(args), needs="grant", run=run) for name in names))
 
 
 async def test_a_message_is_sent_and_the_answer_streams_in_without_being_made_again(browser: Chrome) -> None:
@@ -369,7 +326,8 @@ LOOKS = """(() => {
       if ((high + 0.05) / (low + 0.05) < 4.5) poor.push(one.outerHTML.slice(0, 80));
     }
     const box = one.getBoundingClientRect();
-    const isTarget = one.matches("button, input:not([type=checkbox]), select, textarea, nav a");
+    const isTarget = one.matches("button, input:not([type=checkbox]), select, textarea, nav a")
+      || (innerWidth <= 768 && one.matches("#timeline summary"));
     if (isTarget && box.height < 44) small.push(one.outerHTML.slice(0, 80));
   }
   return { wide: document.documentElement.scrollWidth > innerWidth, small, poor };
@@ -416,16 +374,3 @@ async def test_scrolled_up_it_stays_there_and_counts_what_is_new(browser: Chrome
         assert await tab.run("document.querySelector('#scroller').scrollTop") == 0
         await tab.click("#news")
         await tab.until("document.querySelector('#news').hidden")
-
-
-class Gate:
-    """A step that waits until the test opens it."""
-
-    def __init__(self) -> None:
-        self._event = anyio.Event()
-
-    def step(self) -> Delay:
-        return Delay(until=self._event.wait)
-
-    def open(self) -> None:
-        self._event.set()

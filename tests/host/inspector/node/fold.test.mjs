@@ -78,3 +78,39 @@ test("what is not known is kept raw, whatever its name", () => {
   const { view } = record({ type: "tool_response", requestId: "nobody", name: "x" });
   assert.equal(view.items[0].kind, "raw");
 });
+
+const below = (...events) => ({ type: "tool_update", requestId: "p", data: { childEvents: events } });
+
+test("what a sub-agent of the host asks waits, and is settled with the call that it works for", () => {
+  const asks = call("t:a", { threadId: "t", agentId: "fixer", _meta: { cut: true } });
+  const { view, told } = record(call("p"), { type: "tool_update", requestId: "p", started: true }, below({ type: "agent_start", threadId: "t", agentId: "fixer" }, say("t:m", "Hm.", { threadId: "t" }), asks), { type: "stream_end", reason: "input_required", pending: ["p"] });
+  assert.deepEqual(waitingItems(view).map((item) => [item.requestId, item.depth, item.thread]), [["t:a", 1, "t"]]);
+  assert.deepEqual([told[2].was, told[2].also.map((one) => one.item.kind)], ["new", ["message", "call"]]);
+  fold(view, { seq: 20, timestamp: "", ...below({ type: "tool_decision", requestId: "t:a", decision: "granted", by: "user:ann" }) });
+  assert.deepEqual(waitingItems(view), []);
+  fold(view, { seq: 21, timestamp: "", ...below(call("t:b", { threadId: "t" })) });
+  fold(view, { seq: 22, type: "tool_response", requestId: "p", name: "x", timestamp: "" });
+  assert.deepEqual(waitingItems(view), []);
+});
+
+test("an update in a sub-agent's update, and what is none of its, is left out", () => {
+  const { view } = record(call("p"), below(below(call("x")), { type: "initialize", descriptor: {} }, { type: "custom", kind: "rewind", data: { to_seq: 1 } }, null));
+  assert.equal(view.items.length, 1);
+});
+
+test("a rewound record counts no more: nothing of it waits or is summed", () => {
+  const { view } = record(say("m", "one"), { type: "usage", inputTokens: 5, cost: 1 }, call("a"), { type: "usage", inputTokens: 7, cost: 2 });
+  const told = fold(view, { seq: 9, type: "custom", kind: "rewind", timestamp: "", data: { to_seq: 2 } });
+  assert.deepEqual([waitingItems(view), view.usage.input, view.usage.cost, view.state], [[], 5, 1, "idle"]);
+  assert.deepEqual([view.items.map((item) => item.rewound === true), told.also.length], [[false, true, false], 1]);
+});
+
+test("an agent rewinds nothing", () => {
+  const { view } = record(call("a"), { type: "custom", kind: "rewind", source: "agent", data: { to_seq: 1 }, streamId: "s1" });
+  assert.deepEqual([waitingItems(view).length, view.items[1].kind], [1, "raw"]);
+});
+
+test("an event that is not as the contract has it is shown raw, and stops nothing", () => {
+  const { view } = record({ type: "message", messageId: "m", partial: true }, { type: "initialize" }, say("n", "after"));
+  assert.deepEqual(view.items.map((item) => item.kind).slice(-2), ["raw", "message"]);
+});

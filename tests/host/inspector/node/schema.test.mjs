@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { load } from "./page.mjs";
 
-const { formOf, hasSecrets, read, readAll } = await load("schema.js");
+const { formOf, hasSecrets, read, readAll, unfit } = await load("schema.js");
 const one = (schema, isRequired = true) => formOf({ type: "object", properties: { x: schema }, required: isRequired ? ["x"] : [] }).fields[0];
 
 test("each kind of field is known", () => {
@@ -70,4 +70,51 @@ test("a schema of a bare value is one field, and secrets are known", () => {
   const form = formOf({ type: "integer" });
   assert.deepEqual(readAll(form, { "": "4" }), { value: 4 });
   assert.equal(hasSecrets(formOf({ type: "object", properties: { t: { type: "string", format: "password" } } })), true);
+});
+
+test("an object in an object is a group of fields, and one that nobody filled in is absent", () => {
+  const limits = { type: "object", required: ["cpu"], properties: { cpu: { type: "integer", minimum: 1 }, memory: { type: "string" } } };
+  const form = formOf({ type: "object", properties: { limits, name: { type: "string" } } });
+  assert.deepEqual([form.fields[0].kind, form.fields[0].fields.map((field) => field.kind)], ["object", ["integer", "string"]]);
+  assert.deepEqual(readAll(form, { limits: { cpu: "2", memory: "" }, name: "" }), { value: { limits: { cpu: 2 } } });
+  assert.deepEqual(readAll(form, { limits: { cpu: "", memory: "" }, name: "a" }), { value: { name: "a" } });
+  assert.deepEqual(readAll(form, { limits: { cpu: "0", memory: "x" }, name: "a" }).problems, { limits: { cpu: "0 is less than 1" } });
+  assert.deepEqual(readAll(form, { limits: { cpu: "", memory: "x" }, name: "a" }).problems, { limits: { cpu: "is needed" } });
+});
+
+test("a schema that holds itself ends in JSON", () => {
+  const form = formOf({ $ref: "#/$defs/N", $defs: { N: { type: "object", properties: { next: { $ref: "#/$defs/N" } } } } });
+  const kinds = [];
+  for (let fields = form.fields; fields; fields = fields[0].fields) kinds.push(fields[0].kind);
+  assert.deepEqual(kinds, ["object", "object", "object", "json"]);
+});
+
+test("secrets in a group are known", () => {
+  assert.equal(hasSecrets(formOf({ type: "object", properties: { a: { type: "object", properties: { t: { type: "string", writeOnly: true } } } } })), true);
+});
+
+test("an edit that touches nothing changes nothing: what a field cannot hold is JSON", () => {
+  const schema = { type: "object", properties: { mode: { enum: ["slow"] }, tags: { type: "array", items: { enum: ["a", "b"] } }, day: { type: "string", format: "date" }, suffix: { type: "string" }, deep: { type: "object", properties: { k: { type: "integer" } } } } };
+  const args = { mode: "fast", tags: ["b", "c"], day: "2026-01-31T10:00:00Z", suffix: "", deep: { k: 1, other: [1] } };
+  const form = formOf(schema, args);
+  const typed = (fields) => Object.fromEntries(fields.map((one) => [one.name, one.kind === "object" ? typed(one.fields) : one.kind === "json" ? JSON.stringify(one.start) : String(one.start ?? "")]));
+  assert.deepEqual(readAll(form, typed(form.fields)), { value: args });
+  const empty = formOf(schema, { tags: [], deep: {} });
+  assert.deepEqual(readAll(empty, { mode: "", tags: [], day: "", suffix: "", deep: { k: "" } }), { value: { tags: [], deep: {} } });
+});
+
+test("a pattern that goes too many ways is left to the server", () => {
+  const bad = "a".repeat(200) + "!";
+  for (const pattern of ["^(aa?)*b$", "^(a|a)*$", "a*a*a*a*a*a*b", "^((a)(a)?)*$", "(a|a)".repeat(30) + "b", "^(a)\\1*\\1*b$", "a?".repeat(90) + "b", "^([a)]+)+$"]) {
+    const began = Date.now();
+    assert.deepEqual(read(one({ type: "string", pattern }), bad), { value: bad }, pattern);
+    assert.ok(Date.now() - began < 500, pattern);
+  }
+  for (const pattern of ["^[a-z]+-\\d{4}$", "^[^@]+@[^@]+$", "^(eu|us)$"]) assert.ok(read(one({ type: "string", pattern }), bad).problem, pattern);
+});
+
+test("JSON that the form would change or drop is told", () => {
+  const form = formOf({ type: "object", properties: { a: { type: "integer" }, mode: { enum: ["x"] } } });
+  assert.deepEqual(unfit(form, { a: "1", mode: "" }, { a: 1 }), []);
+  assert.deepEqual(unfit(form, { a: "", mode: "" }, { mode: "y", constructor: 1 }), ["mode", "constructor"]);
 });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { load } from "./page.mjs";
 
-const { changeOf, diffLines, escape, fold, mayOpen, money } = await load("text.js");
+const { changeOf, diffLines, escape, fold, json, mayOpen, money, parse, same } = await load("text.js");
 
 test("what nobody would see or what turns text around is spelled out", () => {
   assert.equal(escape("a\x1b[2Jb\u202egpj.exe\u200b\x00\n\tc"), "a\\x1b[2Jb\\u202egpj.exe\\u200b\\x00\n\tc");
@@ -50,4 +50,22 @@ test("small sums of money keep their digits", () => {
   assert.equal(money(0.00042), "$0.00042");
   assert.equal(money(0.031), "$0.031");
   assert.equal(money(12), "$12.00");
+});
+
+test("a change of two hundred thousand lines to one is drawn", () => {
+  const told = changeOf({ old_string: "a\n".repeat(200_000), new_string: "b" });
+  assert.equal(told.lines.length, 200_001);
+});
+
+test("a number keeps its digits, or what is approved is not what runs", { skip: !JSON.rawJSON }, () => {
+  const text = '{"id":12345678901234567890,"small":7,"part":0.1,"huge":1e400}';
+  assert.equal(JSON.stringify(parse(text)), text);
+  assert.equal(json(parse("[9007199254740993]")), "[\n  9007199254740993\n]");
+  assert.equal(same(parse('{"a":9007199254740993}'), parse('{"a":9007199254740992}')), false);
+});
+
+test("the order of fields makes no other value, that of a list does", () => {
+  assert.equal(same({ a: 1, b: { c: 2, d: 3 } }, { b: { d: 3, c: 2 }, a: 1 }), true);
+  assert.equal(same([1, 2], [2, 1]), false);
+  assert.equal(same({ a: 1 }, { a: true }), false);
 });

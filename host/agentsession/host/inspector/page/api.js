@@ -1,4 +1,5 @@
 // The contract over HTTP, as docs/reference/http.md has it. Nothing here knows the page.
+import { parse } from "./text.js";
 
 const TOKEN = "agentsession.token";
 
@@ -38,7 +39,7 @@ export class Api {
       cache: "no-store", credentials: "same-origin", redirect: "error", referrerPolicy: "no-referrer",
     });
     if (!answer.ok) throw await problemOf(answer);
-    return answer.status === 204 ? null : answer.json();
+    return answer.status === 204 ? null : parse(await answer.text());
   }
 
   // The events after `cursor`, one `onEvent` each, for as long as it takes. Resolves when there is nothing left to come.
@@ -55,12 +56,12 @@ export class Api {
         if (!answer.ok) throw await problemOf(answer);
         onState("live", last);
         for await (const one of sseEvents(answer.body)) {
-          tries = 0;
           if (one.event === "closed") return "closed";
           if (one.event === "problem") break;
           if (one.event !== "message") continue;
-          onEvent(JSON.parse(one.data));
+          onEvent(parse(one.data));
           if (one.id) last = Number(one.id);
+          tries = 0;
         }
       } catch (error) {
         if (signal.aborted) return "left";

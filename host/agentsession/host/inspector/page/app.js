@@ -3,6 +3,7 @@ import { Api, Problem, setToken } from "./api.js";
 import { Cards } from "./cards.js";
 import { button, el } from "./dom.js";
 import { costWord, fold, newView, waitingItems } from "./fold.js";
+import { Sessions, hashOf } from "./sessions.js";
 import { Timeline } from "./timeline.js";
 import { count, duration, escape, line, money } from "./text.js";
 
@@ -10,6 +11,9 @@ const $ = (id) => document.getElementById(id);
 const api = new Api(document.querySelector('meta[name="agentsession-api"]').content);
 // What a policy settles at once is not put before a person for a blink.
 const SETTLE_MS = 250;
+// After these the server is asked once more why it asks: its rules may take a while.
+const WHY_MS = [0, 700, 2500];
+const STUCK_MS = 1500;
 
 const timeline = new Timeline(
   { list: $("timeline"), scroller: $("scroller"), news: $("news"), log: $("log"), found: $("found") },
@@ -17,21 +21,30 @@ const timeline = new Timeline(
 );
 const cards = new Cards($("cards"), { answer: (item, answer) => respond(item, answer), endTurn: () => abort() });
 
+const sessions = new Sessions(api, {
+  open: (agent) => open(agent),
+  listed: () => (sessions.mark(here), here || emptyState()),
+  gone: (agent, id) => {
+    if (here && here.agent === agent && here.id === id) leave(), (location.hash = "");
+    drafts.delete(agent + "/" + id);
+  },
+  login: () => login(),
+});
+
 let here = null; // {agent, id, view, isHosted, stop, live, upTo, key}
 const drafts = new Map();
-let agents = [];
 
 // -- a session ---------------------------------------------------------------------------------------------------------
 
 async function show(agent, id) {
   leave();
-  const now = (here = { agent, id, view: newView(), isHosted: false, stop: new AbortController(), live: false, upTo: 0, isClosed: false, seen: new Map(), key: null, steers: new Set() });
+  const now = (here = { agent, id, view: newView(), isHosted: false, stop: new AbortController(), live: false, upTo: 0, isClosed: false, seen: new Map(), key: null, steers: new Set(), whys: new Map(), tried: new Map(), isLearning: false, stuckAt: null });
   timeline.clear();
   cards.clear();
   $("box").value = drafts.get(agent + "/" + id) || "";
   tell("");
   $("empty").replaceChildren();
-  markSession();
+  sessions.mark(here);
   try {
     const told = await api.call("GET", api.session(agent, id), undefined, { signal: now.stop.signal });
     now.isHosted = told.isHosted;
@@ -71,9 +84,9 @@ function take(now, event) {
   }
   if (event.type === "stream_end") {
     for (const id of (event.data && event.data.undelivered) || []) giveBack(now, id);
-    listSoon();
+    sessions.soon();
   }
-  if (told === null || told.was !== "grown") drawSoon();
+  if (told === null || told.was !== "grown" || told.also) drawSoon();
 }
 
 // An undelivered steer that was typed here goes back into the box, where that is empty; else a button in the timeline does it.
@@ -110,7 +123,7 @@ function drawSoon() {
 function draw() {
   if (!here) {
     document.body.dataset.state = "";
-    for (const id of ["compose", "abort"]) $(id).hidden = true;
+    for (const id of ["compose", "abort", "waits"]) $(id).hidden = true;
     for (const id of ["state", "numbers", "connection"]) $(id).textContent = "";
     $("title").textContent = "agentsession";
     return;
@@ -119,7 +132,9 @@ function draw() {
   const isRunning = view.state === "running";
   const items = ripe();
   cards.show(view, items, { isHosted: here.isHosted });
+  cards.tellWhy(here.whys);
   cards.setLiveOnce(live);
+  learnWhy(here, items);
   const waiting = cards.count;
   $("calm").hidden = waiting > 0;
   $("waits").hidden = !waiting;
@@ -131,7 +146,7 @@ function draw() {
   $("title").textContent = line((view.agent || here.agent) + ": " + (view.title || (first ? first.text : here.id)), 90);
   document.title = (waiting ? "(" + waiting + ") " : "") + $("title").textContent;
   $("state").textContent = here.isClosed ? "CLOSED" : waiting ? "WAITS FOR YOU" : isRunning ? "RUNNING" : view.end && view.end.reason !== "input_required" ? line(view.end.reason, 30).toUpperCase() : view.state === "input_required" ? (here.isHosted ? "WORKING" : "PAUSED") : "READY";
-  $("state").className = "tag " + (waiting ? "ask" : isRunning ? "run" : view.end && view.end.reason === "completed" ? "good" : "dim");
+  $("state").className = "tag " + (waiting ? "ask" : isRunning ? "run" : { completed: "good", failed: "bad" }[view.end && view.end.reason] || "dim");
   numbers();
   const inTurn = isRunning || view.state === "input_required";
   $("abort").hidden = !inTurn;
@@ -139,7 +154,22 @@ function draw() {
   $("box-label").textContent = isRunning ? "Steer: goes in before the next model call" : view.state === "input_required" && waiting ? "Message: sending one cancels what waits" : "Message";
   $("send").textContent = isRunning ? "Steer" : "Send";
   $("send").disabled = !live || here.isSending === true;
+  $("go-on").hidden = !isStuck(here);
+  $("go-on").disabled = !live;
   speakWaiting(items);
+}
+
+// Bare, who answered last has the turn go on. Where that did not happen, as when a page was closed, a person can do it.
+function isStuck(now) {
+  const { view } = now;
+  if (now.isHosted || view.state !== "input_required" || view.waiting.size) {
+    now.stuckAt = null;
+    return false;
+  }
+  now.stuckAt ??= performance.now();
+  const left = now.stuckAt + STUCK_MS - performance.now();
+  if (left > 0) setTimeout(drawSoon, left + 5);
+  return left <= 0;
 }
 
 function numbers() {
@@ -150,7 +180,7 @@ function numbers() {
   if (usage.contextShare !== null) parts.push("ctx " + Math.round(usage.contextShare * 100) + "%");
   if (view.model || view.usedModel) parts.push(line(view.model || view.usedModel, 40));
   if (view.mode) parts.push("mode " + line(view.mode, 30));
-  parts.push(here.isHosted ? "the server's rules decide" : "you are the host");
+  parts.push(here.isHosted ? "the server's rules decide" : "you decide on each call");
   $("numbers").replaceChildren(...parts.flatMap((one) => [el("span", one), " "]));
 }
 
@@ -171,13 +201,30 @@ function ripe() {
   return out;
 }
 
+// Why the server asks is not in the record before the decision: it is with what waits.
+function learnWhy(now, items) {
+  const open = items.filter((item) => item.kind === "call" && !now.whys.has(item.requestId) && (now.tried.get(item) || 0) < WHY_MS.length);
+  if (!now.isHosted || now.isLearning || !open.length) return;
+  now.isLearning = true;
+  setTimeout(async () => {
+    for (const item of open) now.tried.set(item, (now.tried.get(item) || 0) + 1);
+    try {
+      const { pending } = await api.call("GET", api.session(now.agent, now.id), undefined, { signal: now.stop.signal });
+      for (const { requestId, _meta } of pending) if (_meta && _meta.why && typeof _meta.why.by === "string") now.whys.set(requestId, _meta.why);
+    } catch {
+      // only a help: the card is there without, and what else fails tells its own trouble
+    }
+    now.isLearning = false;
+    drawSoon();
+  }, Math.min(...open.map((item) => WHY_MS[now.tried.get(item) || 0])));
+}
+
 const spoken = new WeakSet();
 function speakWaiting(items) {
-  for (const item of items) {
-    if (spoken.has(item)) continue;
-    spoken.add(item);
-    $("alert").textContent = escape("waits for you: " + (item.kind === "call" ? "call " + item.number + " " + item.name : item.ask.message));
-  }
+  const fresh = items.filter((item) => !spoken.has(item));
+  for (const item of fresh) spoken.add(item);
+  const words = fresh.map((item) => (item.kind === "call" ? "call " + item.number + " " + item.name : item.ask.message));
+  if (words.length) $("alert").textContent = escape("waits for you: " + words.join("; "));
 }
 
 // -- what a person does --------------------------------------------------------------------------------------------------
@@ -251,53 +298,11 @@ function failed(error, before = "") {
 
 // -- sessions ------------------------------------------------------------------------------------------------------------
 
-async function list() {
-  const told = await api.call("GET", "/agents");
-  agents = await Promise.all(
-    told.agents.map(async (agent) => ({ ...agent, sessions: (await api.call("GET", api.session(agent.name))).sessions })),
-  );
-  $("agents").replaceChildren(
-    ...agents.map((agent) =>
-      el("section", el("h3", line((agent.descriptor && agent.descriptor.displayName) || agent.name, 60)), button("New session", () => open(agent.name)),
-        el("ul", ...agent.sessions.map((info) => entry(agent.name, info)))),
-    ),
-  );
-  markSession();
-  if (!here) emptyState();
-}
-
-function entry(agent, info) {
-  const word = { running: "running", input_required: "waits", closed: "closed" }[info.state] || "";
-  const facts = [word, info.pending ? info.pending + " waiting" : "", info.turns !== undefined ? info.turns + (info.turns === 1 ? " turn" : " turns") : ""].filter(Boolean).join(", ");
-  const link = el("a", { href: hashOf(agent, info.sessionId), "data-id": agent + "/" + info.sessionId }, el("span", line(info.title || info.sessionId, 60)), el("span.dim", facts));
-  return el("li", link);
-}
-
-function hashOf(agent, id) {
-  return "#/" + encodeURIComponent(agent) + "/" + encodeURIComponent(id);
-}
-
-let listing = null;
-function listSoon() {
-  listing ??= setTimeout(() => {
-    listing = null;
-    list().catch(() => {}); // the list is looked at again later; what is open tells its own trouble
-  }, 400);
-}
-
-function markSession() {
-  for (const link of $("agents").querySelectorAll("a")) {
-    const isHere = here && link.dataset.id === escape(here.agent + "/" + here.id);
-    if (isHere) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
-  }
-}
-
 async function open(agent) {
   try {
     const made = await api.call("POST", api.session(agent), {});
     location.hash = hashOf(agent, made.sessionId);
-    listSoon();
+    sessions.soon();
     sheet(null);
   } catch (error) {
     failed(error);
@@ -305,7 +310,7 @@ async function open(agent) {
 }
 
 function emptyState() {
-  const first = agents[0];
+  const { agents } = sessions, first = agents[0];
   const has = agents.some((agent) => agent.sessions.length);
   const command = "curl -X POST " + new URL(api.base + (first ? api.session(first.name) : "/agents"), location.href).href;
   const copied = el("span", { role: "status" });
@@ -338,7 +343,7 @@ function login(problem) {
 
 async function start() {
   try {
-    await list();
+    await sessions.read();
     arrive();
   } catch (error) {
     failed(error);
@@ -367,9 +372,12 @@ function arrive() {
 
 // On a phone one sheet at a time covers the timeline.
 let opener = null;
+const phone = matchMedia("(max-width: 48rem)");
 function sheet(name) {
   if (name) opener = document.activeElement;
   document.body.dataset.sheet = name || "";
+  // What a sheet covers is not there for keys and readers either.
+  for (const one of document.querySelectorAll("body > header, #waits, #middle")) one.inert = Boolean(name) && phone.matches;
   if (name === "waiting") $("cards").focus({ preventScroll: true });
   else if (name) $("sessions").querySelector(".close").focus();
   else if (opener) opener.focus(), (opener = null);
@@ -388,6 +396,8 @@ $("box").addEventListener("keydown", (event) => {
   if (event.key === "Enter" && !event.shiftKey && !event.isComposing) event.preventDefault(), send();
 });
 $("abort").addEventListener("click", abort);
+$("go-on").addEventListener("click", () => goOn(here).catch(failed));
+phone.addEventListener("change", () => sheet(null));
 $("open-sessions").addEventListener("click", () => sheet("sessions"));
 $("waits").addEventListener("click", () => sheet("waiting"));
 for (const close of document.querySelectorAll(".sheet-head .close")) close.addEventListener("click", () => sheet(null));
@@ -417,6 +427,6 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
   does();
 });
-setInterval(() => here && here.view.state === "running" && numbers(), 1000);
-setInterval(() => document.hidden || $("login").open || listSoon(), 15_000);
+setInterval(() => here && here.view.turn && numbers(), 1000);
+setInterval(() => document.hidden || $("login").open || sessions.soon(), 15_000);
 start();

@@ -2,9 +2,11 @@
 import { button, el } from "./dom.js";
 import { schemaForm } from "./forms.js";
 import { address, args, output } from "./parts.js";
-import { byWhom, clock, json, line } from "./text.js";
+import { byWhom, clock, escape, json, line, same } from "./text.js";
 
 export const ARM_MS = 400;
+const MOST_GONE = 4; // lines of what others answered; nobody may be here to dismiss them
+let made = 0;
 
 const CREDENTIAL = {
   type: "object",
@@ -15,6 +17,8 @@ const CREDENTIAL = {
     value: { type: "string", title: "Key, token, password or address", format: "password" },
   },
 };
+
+const KNOWN = new Set(["tool_confirmation", "user_approval", "auth_required", "clarification"]); // a word of the title says it
 
 function credential({ kind, username, value }) {
   if (kind === "uri") return { auth_response_uri: value };
@@ -46,6 +50,12 @@ export class Cards {
   show(view, items, { isHosted }) {
     const now = new Set(items);
     let moved = false;
+    // A card says what runs: where that changed it is another one, and its yes has to be given anew.
+    for (const [item, card] of this.#cards)
+      if (now.has(item) && card.isOutdated) {
+        moved = true;
+        this.#cards.set(item, this.#made(item, view, isHosted, card));
+      }
     for (const [item, card] of this.#cards)
       if (!now.has(item) && !card.gone) {
         moved = true;
@@ -55,10 +65,25 @@ export class Cards {
     for (const item of items)
       if (!this.#cards.has(item)) {
         moved = true;
-        const card = new Card(item, view, isHosted, this.actions, () => this.place.focus());
-        this.#cards.set(item, card);
-        this.place.append(card.node);
+        this.#cards.set(item, this.#made(item, view, isHosted, null));
       }
+    const gone = [...this.#cards].filter(([, card]) => card.gone);
+    for (const [item, card] of gone.slice(0, -MOST_GONE)) this.#drop(item, card);
+    if (moved) this.#arm();
+  }
+
+  #made(item, view, isHosted, before) {
+    const card = new Card(item, view, isHosted, this.actions, () => this.place.focus());
+    if (before && before.node.contains(document.activeElement)) this.place.focus();
+    if (before) before.node.replaceWith(card.node);
+    else this.place.append(card.node);
+    return card;
+  }
+
+  // What the server says of why it asks, by request id; none of it is the agent's word.
+  tellWhy(whys) {
+    let moved = false;
+    for (const [item, card] of this.#cards) if (!card.gone && whys.has(item.requestId)) moved = card.tellWhy(whys.get(item.requestId)) || moved;
     if (moved) this.#arm();
   }
 
@@ -99,12 +124,14 @@ export class Cards {
 
 class Card {
   constructor(item, view, isHosted, actions, leave) {
-    Object.assign(this, { item, view, isHosted, actions, leave, gone: false, isMine: false, isBusy: false, yes: [], others: [] });
-    this.title = el("h3", { tabindex: "-1" });
+    made += 1;
+    Object.assign(this, { item, view, isHosted, actions, leave, args: item.args, gone: false, isMine: false, isBusy: false, yes: [], others: [] });
+    this.title = el("h3", { tabindex: "-1", id: "card-" + made });
+    this.why = el("p", { hidden: true });
     this.body = el("div");
     this.problem = el("p.problem", { role: "alert" });
     this.row = el("div.row");
-    this.node = el("article.card", { "aria-label": "waits for you" }, this.title, this.body, this.problem, this.row);
+    this.node = el("article.card", { "aria-labelledby": this.title.id }, this.title, this.body, this.problem, this.row);
     if (item.kind === "call") this.#call();
     else this.#question();
   }
@@ -123,10 +150,10 @@ class Card {
     this.title.append(el("span.tag.ask", wantsResult ? "RESULT NEEDED" : "APPROVE"), " ", el("span", "[" + item.number + "] " + line(item.name, 80)));
     const tool = this.view.tools.get(item.name);
     const marks = tool && tool.annotations ? [tool.annotations.destructive && "may destroy", tool.annotations.readOnly && "says it only reads"].filter(Boolean).join(", ") : "";
-    const why = whyOf(item);
-    this.body.append(this.#asker());
-    if (why) this.body.append(el("p", "why: " + why));
+    this.body.append(this.#asker(), this.why);
     if (marks) this.body.append(el("p.dim", marks));
+    this.isCut = item.events.some((event) => event._meta && event._meta.cut === true);
+    if (this.isCut) this.body.append(el("p.problem", "The arguments are too long to be shown whole here. What runs is longer than this."));
     this.shown = el("div", args(item.args));
     this.body.append(this.shown);
     if (wantsResult) this.#resultButtons();
@@ -136,17 +163,18 @@ class Card {
   #callButtons(tool) {
     let form = null;
     const approve = button("Approve", () => {
+      if (this.isOutdated) return; // the next drawing shows what it would run
       const edited = form ? form.read() : null;
       if (form && !edited) return;
-      const changed = edited && json(edited.value) !== json(this.item.args);
+      const changed = edited && !same(edited.value, this.args);
       this.#send({ kind: "tool_grant", requestId: this.item.requestId, ...(changed ? { args: edited.value } : {}), decision: { by: "user" } });
     }, ".yes");
     const edit = button("Edit", () => {
       if (form) {
         form = null;
-        this.shown.replaceChildren(args(this.item.args));
+        this.shown.replaceChildren(args(this.args));
       } else {
-        form = schemaForm((tool && tool.parametersSchema) || { type: "object", properties: {} }, this.item.args || {}, { withJson: true });
+        form = schemaForm((tool && tool.parametersSchema) || { type: "object", properties: {} }, this.args || {}, { withJson: true });
         this.shown.replaceChildren(el("h4", "arguments to run with"), form.node);
         const first = form.node.querySelector("input, select, textarea");
         if (first) first.focus();
@@ -156,7 +184,7 @@ class Card {
     });
     this.yes.push(approve);
     this.others.push(edit);
-    this.row.append(...this.#denyButtons(), edit, approve);
+    this.row.append(...this.#denyButtons(), ...(this.isCut ? [] : [edit]), approve);
   }
 
   #resultButtons() {
@@ -187,7 +215,7 @@ class Card {
     const { ask } = this.item, { kind } = ask;
     const confirms = kind === "tool_confirmation" || kind === "user_approval";
     const word = { tool_confirmation: "CONFIRM", user_approval: "APPROVE", auth_required: "SIGN IN" }[kind] || "QUESTION";
-    this.title.append(el("span.tag.ask", word), " ", el("span", line(ask.title || (this.item.tool ? this.item.tool.name : kind.replaceAll("_", " ")), 80)));
+    this.title.append(el("span.tag.ask", word), " ", el("span", line(ask.title || (this.item.tool ? this.item.tool.name : KNOWN.has(kind) ? "" : kind.replaceAll("_", " ")), 80)));
     this.body.append(this.#asker(), el("p.said", { dir: "auto" }, ask.message));
     if (this.item.tool) this.body.append(el("p.dim", "about [" + this.item.tool.number + "] " + line(this.item.tool.name, 80)), args(this.item.tool.args));
     if (ask.context !== undefined && !this.item.tool) this.body.append(el("details", el("summary", "more about it"), output(json(ask.context))));
@@ -209,6 +237,19 @@ class Card {
     this.yes.push(accept);
     this.others.push(decline, cancel);
     this.row.append(cancel, decline, accept);
+  }
+
+  // What was shown is not what would run.
+  get isOutdated() {
+    return !this.gone && !this.isBusy && this.item.kind === "call" && this.item.args !== this.args && !same(this.item.args, this.args);
+  }
+
+  tellWhy(why) {
+    const told = "why: " + byWhom(why.by) + [why.where, why.reason].filter((one) => typeof one === "string" && one).map((one) => ", " + line(one, 200)).join("");
+    if (this.why.textContent === escape(told)) return false;
+    this.why.replaceChildren(el("span", told));
+    this.why.hidden = false;
+    return true;
   }
 
   // -- all -------------------------------------------------------------------------------------------------------------
@@ -243,6 +284,7 @@ class Card {
   settle(dismiss) {
     this.gone = true;
     const { item } = this;
+    if (this.node.contains(document.activeElement)) this.leave();
     const by = item.decision ? "answered by " + byWhom(item.decision.by) + " (" + line(item.decision.decision, 20) + "), " + clock(item.decision.timestamp)
       : item.status === "accept" || item.status === "decline" ? "answered elsewhere, " + clock(item.response.timestamp)
         : item.response ? line(item.response.status || item.response.action || "settled", 30) + ", " + clock(item.response.timestamp) : "waits no longer";
@@ -252,12 +294,4 @@ class Card {
     this.row.replaceChildren(button("Dismiss", dismiss, ".quiet"));
     this.yes = this.others = [];
   }
-}
-
-// Which rule made it ask, where the record or the server says so.
-function whyOf(item) {
-  const told = item.events.map((event) => (event._meta && event._meta.why) || (event.display && event.display.why)).find(Boolean);
-  if (typeof told === "string") return line(told, 200);
-  if (told && typeof told === "object") return byWhom(told.by) + (told.reason ? ": " + line(told.reason, 200) : "");
-  return "";
 }

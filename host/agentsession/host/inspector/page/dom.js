@@ -6,20 +6,22 @@ export function el(what, ...rest) {
   const [tag, ...classes] = what.split(".");
   const node = document.createElement(tag);
   if (classes.length) node.className = classes.join(" ");
-  for (const one of rest) {
-    if (one === null || one === undefined || one === false) continue;
-    if (typeof one === "string") node.append(escape(one));
-    else if (one instanceof Node) node.append(one);
-    else if (Array.isArray(one)) node.append(...one);
-    else
-      for (const [name, value] of Object.entries(one)) {
-        if (value === undefined || value === null || value === false) continue;
-        if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
-        else if (name === "value") node.value = value;
-        else node.setAttribute(name, value === true ? "" : escape(String(value)));
-      }
-  }
+  put(node, rest);
   return node;
+}
+
+function put(node, one) {
+  if (one === null || one === undefined || one === false) return;
+  if (one instanceof Node) node.append(one);
+  else if (Array.isArray(one)) for (const each of one) put(node, each);
+  else if (typeof one !== "object") node.append(escape(String(one)));
+  else
+    for (const [name, value] of Object.entries(one)) {
+      if (value === undefined || value === null || value === false) continue;
+      if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+      else if (name === "value") node.value = value;
+      else node.setAttribute(name, value === true ? "" : escape(String(value)));
+    }
 }
 
 export function button(label, onclick, classes = "") {

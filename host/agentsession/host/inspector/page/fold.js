@@ -1,14 +1,19 @@
 // A record becomes what is shown: fold one event after the other into a view. Pure, so it is tested without a browser.
 //
-// `fold(view, event)` changes the view and says what changed: {item, was: "new" | "changed" | "grown", part, text}, or null.
+// `fold(view, event)` changes the view and says what changed: {item, was: "new" | "changed" | "grown"}, with `also`, a list of
+// more such, or null.
 
 export function newView() {
   return {
     title: null, agent: null, model: null, mode: null, descriptor: null, tools: new Map(),
     lastSeq: 0, state: "new", items: [], byKey: new Map(), waiting: new Map(), threads: new Map(),
-    usage: { calls: 0, input: 0, output: 0, hasTokens: false, cost: 0, priced: 0, contextShare: null },
+    usage: noUsage(), calls: [],
     turn: null, began: null, waitedSince: null, end: null, numbers: 0,
   };
+}
+
+function noUsage() {
+  return { calls: 0, input: 0, output: 0, hasTokens: false, cost: 0, priced: 0, contextShare: null };
 }
 
 export function fold(view, event) {
@@ -23,8 +28,16 @@ export function fold(view, event) {
       view.began = event.timestamp;
     }
   }
-  const known = Object.hasOwn(FOLDS, event.type) ? FOLDS[event.type] : raw;
-  return known(view, event);
+  return apply(view, event);
+}
+
+// What is not as the contract has it is shown as it came, and what comes after it is shown too.
+function apply(view, event) {
+  try {
+    return (Object.hasOwn(FOLDS, event.type) ? FOLDS[event.type] : raw)(view, event);
+  } catch {
+    return raw(view, event);
+  }
 }
 
 // What waits for a person, the oldest first.
@@ -173,6 +186,7 @@ function tool_decision(view, event) {
 function tool_update(view, event) {
   const item = view.byKey.get("r:" + event.requestId);
   if (!item) return raw(view, event);
+  if (event.data && Array.isArray(event.data.childEvents)) return children(view, event);
   keep(item, event);
   if (event.started) {
     item.status = "running";
@@ -186,6 +200,30 @@ function tool_update(view, event) {
   return { item, was: "changed" };
 }
 
+// What a sub-agent of the host did, and asks: its events in the update of the request that it works for, with ids and
+// threads of this session.
+const INSIDE = ["agent_start", "agent_end", "message", "tool_request", "tool_decision", "tool_update", "tool_response", "elicitation_request", "elicitation_response", "usage", "error", "stream_end"];
+
+function children(view, event) {
+  const also = [];
+  for (const child of event.data.childEvents) {
+    if (typeof child !== "object" || child === null || !INSIDE.includes(child.type)) continue;
+    if (child.type === "tool_update" && child.data && child.data.childEvents) continue;
+    const inside = { timestamp: event.timestamp, ...child, seq: event.seq };
+    const told = child.type === "stream_end" ? childEnd(view, inside) : apply(view, inside);
+    if (!told) continue;
+    told.item.below = event.requestId;
+    also.push(told);
+  }
+  return also.length ? { ...also.shift(), also } : null;
+}
+
+function childEnd(view, event) {
+  if (event.reason === "input_required") return null;
+  for (const [id, item] of view.waiting) if (item.below !== undefined && item.thread === (event.threadId || "")) view.waiting.delete(id);
+  return add(view, event, "z:" + event.seq + ":" + event.threadId, "note", { text: "@" + event.agentId + " ended: " + event.reason });
+}
+
 function tool_response(view, event) {
   const item = view.byKey.get("r:" + event.requestId);
   if (!item) return raw(view, event);
@@ -194,6 +232,7 @@ function tool_response(view, event) {
   item.tookS = (Date.parse(event.timestamp) - Date.parse(item.startedAt || (item.decision && item.decision.timestamp) || item.asked || item.at)) / 1000;
   keep(item, event);
   view.waiting.delete(event.requestId);
+  for (const [id, one] of view.waiting) if (one.below === event.requestId) view.waiting.delete(id);
   return { item, was: "changed" };
 }
 
@@ -217,7 +256,13 @@ function elicitation_response(view, event) {
 }
 
 function usage(view, event) {
-  const sum = view.usage;
+  view.calls.push(event);
+  count(view.usage, event);
+  if (event.model && !event.threadId) view.usedModel = event.model;
+  return null;
+}
+
+function count(sum, event) {
   sum.calls += 1;
   for (const [name, into] of [["inputTokens", "input"], ["outputTokens", "output"], ["reasoningTokens", "output"]])
     if (typeof event[name] === "number") {
@@ -228,9 +273,7 @@ function usage(view, event) {
     sum.cost += event.cost;
     sum.priced += 1;
   }
-  if (event.contextWindow > 0 && typeof event.inputTokens === "number") sum.contextShare = event.inputTokens / event.contextWindow;
-  if (event.model) view.usedModel = event.model;
-  return null;
+  if (event.contextWindow > 0 && typeof event.inputTokens === "number" && !event.threadId) sum.contextShare = event.inputTokens / event.contextWindow;
 }
 
 function error(view, event) {
@@ -247,7 +290,7 @@ function stream_end(view, event) {
   view.end = { reason: event.reason, data, at: event.timestamp };
   if (event.reason === "input_required") {
     const told = new Set(event.pending || []);
-    for (const id of [...view.waiting.keys()]) if (!told.has(id)) view.waiting.delete(id);
+    for (const [id, item] of view.waiting) if (!told.has(id) && !told.has(item.below)) view.waiting.delete(id);
     return null;
   }
   view.waiting.clear();
@@ -267,7 +310,26 @@ function custom(view, event) {
     const read = (steps || []).map(step);
     if (read.length && read.every((one) => one !== null)) return add(view, event, "p:" + event.seq, "plan", { steps: read });
   }
+  const to = event.kind === "rewind" && event.source !== "agent" && !event.streamId && data ? data.to_seq : null;
+  if (Number.isInteger(to) && to > 0 && to < event.seq) return rewind(view, event, to);
   return raw(view, event);
+}
+
+// The record was rewound: what came after counts no more. It stays to be seen, marked.
+function rewind(view, event, to) {
+  const also = [];
+  for (const item of view.items)
+    if (item.seq > to && !item.rewound) {
+      item.rewound = true;
+      view.byKey.delete(item.key);
+      also.push({ item, was: "changed" });
+    }
+  for (const [id, item] of view.waiting) if (item.rewound) view.waiting.delete(id);
+  view.calls = view.calls.filter((one) => one.seq <= to);
+  view.usage = noUsage();
+  for (const one of view.calls) count(view.usage, one);
+  Object.assign(view, { state: "idle", end: null, turn: null });
+  return { ...add(view, event, "n:" + event.seq, "note", { text: "rewound to #" + to }), also };
 }
 
 function step(one) {

@@ -3,7 +3,8 @@ import { button, el } from "./dom.js";
 import { DIFF_LINES, changeOf, diffLines, escape, fold, json, mayOpen, patchLines } from "./text.js";
 
 // A block of text in a fixed width.
-export function output(text, most) {
+export function output(given, most) {
+  const text = typeof given === "string" ? given : json(given);
   const cut = fold(text, most);
   if (!cut) return el("pre", text);
   const whole = button("… " + cut.hidden.toLocaleString("en") + " " + cut.unit + " folded: show all", () => {
@@ -22,7 +23,8 @@ export function change(path, lines) {
   else {
     const head = Math.floor((DIFF_LINES * 2) / 3), tail = DIFF_LINES - head;
     const more = button("… " + (lines.length - DIFF_LINES).toLocaleString("en") + " lines folded: show all", () => {
-      box.replaceChildren(...rows(lines));
+      box.replaceChildren();
+      for (const row of rows(lines)) box.append(row);
       box.classList.add("tall");
       box.focus();
     }, ".fold");
@@ -41,7 +43,10 @@ export function args(value) {
 // An address: whole, and a link only where it may be opened; nothing is fetched before a click.
 export function address(text) {
   if (!mayOpen(text)) return el("p.address", el("code", text), " ", el("span.problem", "This address is not opened from here."));
-  return el("p.address", el("a", { href: text, target: "_blank", rel: "noopener noreferrer" }, text));
+  const { host } = new URL(text);
+  // A name in other letters may look like one that is known: what it really is stands beside it.
+  const real = text.includes(host) ? null : el("p.problem", "The host of this address is " + host);
+  return el("div", el("p.address", el("a", { href: text, target: "_blank", rel: "noopener noreferrer" }, text)), real);
 }
 
 export function part(one) {
@@ -64,7 +69,7 @@ export function part(one) {
       return el("div.terminal", el("p.path", "$ " + (one.command || one.terminalId || ""), " ", el("span.dim", code)), one.output ? output(one.output) : null);
     }
     case "media":
-      return el("p.dim", "media " + one.mimeType + (one.name ? " " + one.name : "") + (one.data ? ", " + Math.round((one.data.length * 3) / 4).toLocaleString("en") + " bytes" : ""), one.uri ? address(one.uri) : null);
+      return el("div.dim", "media " + one.mimeType + (one.name ? " " + one.name : "") + (one.data ? ", " + Math.round((one.data.length * 3) / 4).toLocaleString("en") + " bytes" : ""), one.uri ? address(one.uri) : null);
     case "reference":
       return el("div", one.title ? el("p.dim", one.title) : null, address(one.uri));
     default:
@@ -75,7 +80,8 @@ export function part(one) {
 const LONG = 40_000;
 
 // Prose. Very long text is cut for the page's sake, and says so.
-export function said(text) {
+export function said(given) {
+  const text = typeof given === "string" ? given : json(given);
   if (text.length <= LONG) return el("p.said", { dir: "auto" }, text);
   return output(text, 200);
 }
@@ -86,14 +92,16 @@ export class Growing {
     this.text = el("p.said", { dir: "auto" });
     this.node = type === "thought" ? el("details.thought", el("summary", "thought"), this.text) : this.text;
     this.length = 0;
+    this.isCut = false;
   }
 
   grow(pieces) {
-    if (this.length > LONG) return;
+    if (this.isCut) return;
     const text = pieces.join("");
     this.length += text.length;
     this.text.append(escape(text));
-    if (this.length > LONG) this.text.after(el("p.dim", "… very long: the rest is shown when the message is whole"));
+    this.isCut = this.length > LONG;
+    if (this.isCut) this.text.after(el("p.dim", "… very long: the rest is shown when the message is whole"));
   }
 }
 

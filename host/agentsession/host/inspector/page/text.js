@@ -31,6 +31,26 @@ export function json(value) {
   return value === undefined ? "" : JSON.stringify(value, null, 2);
 }
 
+// JSON text as a value. A number that would be another one here keeps its digits, where the browser can: what is shown
+// for approval is what runs, and an edit beside it does not change it.
+export function parse(text) {
+  return JSON.parse(text, (name, value, context) => {
+    if (typeof value !== "number" || Number.isSafeInteger(value) || !context || !JSON.rawJSON) return value;
+    return Number.isFinite(value) && /[.eE]/.test(context.source) ? value : JSON.rawJSON(context.source);
+  });
+}
+
+// Whether two values are the same JSON; the order of an object's fields does not count.
+export function same(one, other) {
+  return JSON.stringify(sorted(one)) === JSON.stringify(sorted(other));
+}
+
+function sorted(value) {
+  if (typeof value !== "object" || value === null || (JSON.isRawJSON && JSON.isRawJSON(value))) return value;
+  if (Array.isArray(value)) return value.map(sorted);
+  return Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)).map(([name, each]) => [name, sorted(each)]));
+}
+
 // A long text: its first and last lines, and how many are between. `null` where it is short enough to be whole.
 export function fold(text, most = OUTPUT_LINES) {
   const lines = text.split("\n");
@@ -123,7 +143,7 @@ export function diffLines(before, after) {
   if (x.length * y.length > 400_000) {
     for (const one of x) out.push(["-", one]);
     for (const one of y) out.push(["+", one]);
-  } else out.push(...middle(x, y));
+  } else for (const one of middle(x, y)) out.push(one);
   for (const one of a.slice(a.length - end, a.length - end + around)) out.push([" ", one]);
   if (end > around) out.push(["@", end - around + " lines as before"]);
   return out;
@@ -158,6 +178,13 @@ const OLD_AND_NEW = [["old_text", "new_text"], ["old_string", "new_string"], ["o
 // What a tool call would change, where its arguments say it: {path, lines}, else null.
 export function changeOf(args) {
   if (args === null || typeof args !== "object") return null;
+  if (!CHANGES.has(args)) CHANGES.set(args, change(args));
+  return CHANGES.get(args);
+}
+
+const CHANGES = new WeakMap(); // a call is drawn again with each progress of it
+
+function change(args) {
   for (const [before, after] of OLD_AND_NEW)
     if (typeof args[before] === "string" && typeof args[after] === "string") {
       const path = [args.path, args.file, args.file_path, args.filename].find((one) => typeof one === "string");

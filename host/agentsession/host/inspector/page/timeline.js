@@ -48,8 +48,10 @@ export class Timeline {
 
   // Note a change; it is drawn with the next frame, together with all others until then.
   note(told) {
-    const had = this.#dirty.get(told.item);
-    this.#dirty.set(told.item, had && had !== "grown" ? had : told.was);
+    for (const { item, was } of [told, ...(told.also || [])]) {
+      const had = this.#dirty.get(item);
+      this.#dirty.set(item, had && had !== "grown" ? had : was);
+    }
     if (this.#waits) return;
     this.#waits = true;
     if (document.hidden) setTimeout(() => this.flush(), 100);
@@ -75,7 +77,7 @@ export class Timeline {
       if (this.#query) this.#match(row);
     }
     this.#dirty.clear();
-    this.places.list.append(...fresh);
+    for (const node of fresh) this.places.list.append(node);
     if (this.isFollowing) this.places.scroller.scrollTop = this.places.scroller.scrollHeight;
     else if (fresh.length) {
       this.#unseen += fresh.length;
@@ -152,17 +154,31 @@ class Row {
 
   remake() {
     const { item } = this;
-    if (item.kind === "message" && this.growing.length && !item.remake) {
+    this.node.classList.toggle("rewound", item.rewound === true);
+    const isCut = !item.streaming && this.growing.some((one) => one.isCut); // now it is whole
+    if (item.kind === "message" && this.growing.length && !item.remake && !isCut) {
       this.grow();
       this.#badges();
       return;
     }
     item.remake = false;
-    const opened = [...this.body.querySelectorAll("details")].map((one) => one.open);
+    const before = [...this.body.querySelectorAll("details")], opened = before.map((one) => one.open);
+    const focused = before.findIndex((one) => one.firstChild === document.activeElement);
     this.growing = [];
-    this.body.replaceChildren(...this[item.kind]().filter(Boolean));
+    this.body.replaceChildren(...this.#made().filter(Boolean));
     this.node.dataset.status = item.status ? line(item.status, 30) : "";
-    [...this.body.querySelectorAll("details")].forEach((one, at) => (one.open = opened[at] ?? one.open));
+    const after = [...this.body.querySelectorAll("details")];
+    after.forEach((one, at) => (one.open = opened[at] ?? one.open));
+    if (focused >= 0 && after[focused]) after[focused].firstChild.focus({ preventScroll: true });
+  }
+
+  // One item that cannot be drawn is shown raw, and stops no other.
+  #made() {
+    try {
+      return this[this.item.kind]();
+    } catch (error) {
+      return [el("p.problem", "This cannot be drawn: " + error.message), output(this.item.events.map((event) => JSON.stringify(event)).join("\n"))];
+    }
   }
 
   grow() {
@@ -251,7 +267,7 @@ class Row {
 
   end() {
     const { item } = this;
-    const look = item.reason === "completed" ? ".good" : ".warn";
+    const look = item.reason === "completed" ? ".good" : item.reason === "failed" ? ".bad" : ".warn";
     const cause = typeof item.data.cause === "string" ? " (" + line(item.data.cause, 80) + ")" : "";
     const empty = item.data.empty ? ", nothing was said" : "";
     return [el("p", el("span.tag" + look, "ended: " + line(item.reason, 40)), cause + empty, item.tookS !== null ? el("span.dim", " " + duration(item.tookS)) : null, el("span.dim", " next: " + nextStep(item.reason)))];
