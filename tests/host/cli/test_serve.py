@@ -85,6 +85,14 @@ def test_the_contract_ag_ui_and_the_page_are_served_at_one_port(folder: Path) ->
         assert b'"type":"interrupt"' in events
 
 
+@pytest.mark.parametrize("given", [{}, {"execution": {"limits": {"maxTurns": 9}}}])
+def test_a_limit_holds_for_every_session_whatever_its_client_asks_for(folder: Path, given: Any) -> None:
+    with serving(folder, "--tools", "clerk:tools", "--allow", "wipe", "--max-turns", "1") as (_, address):
+        assert call(address, "/api/agents/scripted/sessions", {"sessionId": "s", **given})[0] == 201
+        assert call(address, "/api/agents/scripted/sessions/s/stream", {"input": "clean up"})[0] == 202
+        assert end_of_turn(address, "/api/agents/scripted/sessions/s") == "max_turns"
+
+
 def test_only_those_with_a_token_are_let_in(folder: Path) -> None:
     with serving(folder, "--agui", "--tokens", "tokens") as (_, address):
         known = {"Authorization": f"Bearer {TOKEN}"}
@@ -133,6 +141,8 @@ def test_a_port_that_is_taken_is_said_with_one_that_may_be_free(folder: Path) ->
     ("args", "said"),
     [
         (("--bare", "--deny", "wipe"), "--deny does not go with --bare"),
+        (("--bare", "--hooks", "hooks.toml"), "--hooks does not go with --bare"),
+        (("--bare", "--max-calls", "1"), "--max-calls does not go with --bare"),
         (("--tokens", "tokens", "--auth", "clerk:tools"), "--auth and --tokens were given"),
         (("--auth", "clerk:agent"), "auth-invalid"),
         (("--allow-host", "agent.example"), "--allow-host needs users who log in"),
@@ -201,6 +211,17 @@ def until_the_turn_has_ended(address: str, session: str) -> list[Any]:
     """All events, once the last turn has ended."""
     follow(address, session, b'"reason":"completed"')
     return list(json.loads(call(address, session + "/events?limit=1000")[1])["events"])
+
+
+def end_of_turn(address: str, session: str) -> str:
+    """The reason of the first stream that ends for another reason than that something waits."""
+    path = address + session + "/events?types=stream_end"
+    asked = urllib.request.Request(path, headers={"Accept": "text/event-stream"})
+    with urllib.request.urlopen(asked, timeout=30) as response:
+        for line in response:
+            if line.startswith(b"data: ") and (reason := json.loads(line[6:])["reason"]) != "input_required":
+                return str(reason)
+    raise AssertionError("the events ended before the turn")
 
 
 def follow(address: str, session: str, wanted: bytes) -> None:

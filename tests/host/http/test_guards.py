@@ -10,6 +10,7 @@ import pytest
 from tests.host.http.serving import TOKENS, client_of, serving
 
 from agentsession.adapters.scripted import Say, ScriptedExecutor
+from agentsession.host import Host
 from agentsession.host.http import BearerTokens, Limits, Principal, Tickets, check_exposure, contract_app, serve_app
 from agentsession.host.live import LiveSessions, ServedAgent
 from agentsession.protocol import ConfigurationError
@@ -187,3 +188,29 @@ async def test_the_served_app_has_the_contract_below_api_under_the_names_of_its_
         assert (await http.post("/agui/scripted", json={})).status_code != 404
     with pytest.raises(ConfigurationError):
         serve_app(sessions, bound_to="10.0.0.2")
+
+
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [
+        ("permissionMode", "autonomous"),
+        ("hostToolExecution", False),
+        ("prices", {"*": {"input": 0, "output": 0}}),
+        ("grace", {}),
+        ("loopDetection", False),
+    ],
+)
+async def test_no_client_loosens_what_a_host_on_the_server_decides_by(where: str, value: Any) -> None:
+    agent = ServedAgent("scripted", ScriptedExecutor([[Say("Hi.")]]), Host())
+    loose = {where: value}
+    async with LiveSessions([agent]) as sessions, on_wire(contract_app(sessions)) as http:
+        session = (await http.post(S, json={"sessionId": "s"})).headers["location"]
+        for path, body in (
+            (S, {"sessionId": "t", "execution": loose}),
+            (session + "/stream", {"input": "hi", "options": loose}),
+            (session + "/fork", {"at": 1, "options": {"execution": loose}}),
+        ):
+            answer = await http.post(path, json=body)
+            assert (answer.status_code, answer.json()["code"], answer.json()["where"]) == (403, "hosted", where), path
+        assert len((await http.get(S)).json()["sessions"]) == 1
+        assert (await http.get(session)).json()["state"] == "new"

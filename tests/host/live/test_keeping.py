@@ -12,16 +12,19 @@ import pytest
 import trio
 import trio.testing
 from google.adk.agents import LlmAgent
+from google.adk.models.llm_request import LlmRequest
 
 from agentsession.adapters.adk import AdkExecutor, ScriptedLlm, call, say
 from agentsession.adapters.scripted import Ask, Call, Calls, Delay, Say, ScriptedExecutor, Step
 from agentsession.host import Host, SqliteRecordStore, ask_all
 from agentsession.host.live import LiveSession, LiveSessions, ServedAgent, TooManySessions
 from agentsession.protocol import (
+    ExecutionOptions,
     MemoryRecordStore,
     OpenOptions,
     RecordKey,
     SessionBusy,
+    SessionConfig,
     SessionNotFound,
     accept,
     deny,
@@ -210,6 +213,32 @@ async def test_of_two_over_one_file_the_second_waits_for_the_first_to_close(tmp_
         await taken.stream(accept(request.request_id, {}))
         await taken.at_rest()
         assert taken.state == "idle"
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_the_model_is_the_served_one_unless_the_client_names_its_own_and_stays_over_a_close() -> None:
+    asked: list[str | None] = []
+
+    def answer(request: LlmRequest) -> Any:
+        asked.append(request.model)
+        return say("Hello.")
+
+    executor = AdkExecutor(LlmAgent(name="clerk", model=ScriptedLlm(forever=answer)))
+    async with LiveSessions([ServedAgent("clerk", executor, Host(), model="served")]) as sessions:
+        own = OpenOptions(execution=ExecutionOptions(model="own"))
+        for options in (None, own):
+            live = await sessions.open("clerk", "ann", options)
+            await live.stream("hello")
+            await live.at_rest()
+        copied = await sessions.fork("clerk", "ann", live.session_id, live.last_seq)
+        await copied.stream("hello")
+        await copied.at_rest()
+        assert (await live.update(SessionConfig(model="changed"))).ok
+        await sessions.close(live)
+        live = await sessions.get("clerk", "ann", live.session_id)
+        await live.stream("hello")
+        await live.at_rest()
+    assert asked == ["served", "own", "served", "changed"]
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])

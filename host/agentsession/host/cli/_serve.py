@@ -71,6 +71,8 @@ def _check(options: ServeOptions) -> None:
         "--allow": options.run.allow,
         "--deny": options.run.deny,
         "--yes-read-only": options.run.yes_read_only,
+        "--hooks": options.run.hooks,
+        (options.run.limits.words or [""])[0]: options.run.limits.words,
         "--agui": options.agui,
     }
     refused = next((option for option, value in given.items() if value), None)
@@ -197,7 +199,8 @@ async def _serve(options: ServeOptions, loaded: Loaded, verify: Verifier | None)
         await stack.enter_async_context(connected(loaded.tools))
         host = None if options.bare else _host(options, loaded)
         name = executor.descriptor.name
-        sessions = await stack.enter_async_context(LiveSessions([ServedAgent(name, executor, host, store)]))
+        served = ServedAgent(name, executor, host, store, model=options.run.model)
+        sessions = await stack.enter_async_context(LiveSessions([served]))
         app = serve_app(
             sessions,
             verify=verify,
@@ -212,7 +215,9 @@ async def _serve(options: ServeOptions, loaded: Loaded, verify: Verifier | None)
 
 
 def _host(options: ServeOptions, loaded: Loaded) -> Any:
-    return make_host(options.run, loaded.tools, policy=CommandPolicy(options.run), hooks=loaded.hooks)
+    return make_host(
+        options.run, loaded.tools, policy=CommandPolicy(options.run), hooks=loaded.hooks, limits=options.run.limits
+    )
 
 
 def _listen(options: ServeOptions) -> socket.socket:

@@ -136,8 +136,13 @@ def make_host(
     on_answer: AnswerObserver | None = None,
     hooks: Sequence[LifecycleInterceptor] = (),
     on_unsaved: Callable[[ConfigurationError], None] | None = None,
+    limits: LimitOptions | None = None,
 ) -> Host:
-    """A host with the tools and the policy of the command line."""
+    """A host with the tools and the policy of the command line.
+
+    ``limits``: for all of its sessions; without them, those of a session are given when it is opened.
+    """
+    given = (limits or LimitOptions()).execution(None)
     return Host(
         tools=tools,
         policy=policy,
@@ -146,6 +151,8 @@ def make_host(
         on_answer=on_answer,
         on_ask="channel" if channel is not None else options.on_ask,
         hooks=hooks,
+        limits=given.limits,
+        grace=given.grace,
         remembered=remembered_answers(on_unsaved),
     )
 

@@ -267,12 +267,20 @@ def _bound(options: OpenOptions, principal: Principal) -> OpenOptions:
 
 
 def _check_execution(is_hosted: bool, options: ExecutionOptions | None) -> None:
-    """With a host on the server, no client has tools run without it, or loosens the mode that it judges by."""
+    """With a host on the server, no client has tools run without it, or loosens its mode or its limits."""
     if options is None or not is_hosted:
         return
     _check_mode(is_hosted, options.permission_mode)
     if options.host_tool_execution is False:
         raise Problem(403, "hosted", "a host on this server decides what runs", where="hostToolExecution")
+    # By other prices a budget would last longer, and a last word is a call beyond the limit.
+    given = {
+        "prices": options.prices is not None,
+        "grace": options.grace is not None,
+        "loopDetection": options.loop_detection is False,
+    }
+    for name in (name for name, loosens in given.items() if loosens):
+        raise Problem(403, "hosted", "a host on this server keeps the limits of its turns", where=name)
 
 
 def _check_mode(is_hosted: bool, mode: str | None) -> None:

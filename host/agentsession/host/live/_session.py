@@ -52,6 +52,15 @@ class ServedAgent:
     used: the client answers what it asks."""
     store: RecordStore | None = None
     """Where records are kept; ``None``: as long as the process lives."""
+    model: str | None = None
+    """The model of sessions whose client names none; ``None``: the agent's own."""
+
+    def completed(self, options: OpenOptions) -> OpenOptions:
+        """The options with what this agent is served with."""
+        if self.model is None or options.execution.model is not None:
+            return options
+        execution = options.execution.model_copy(update={"model": self.model})
+        return options.model_copy(update={"execution": execution})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -205,6 +214,8 @@ class LiveSession:
         changed: dict[str, object] = {}
         if config.tools is not None:
             changed["tools"] = config.tools
+        if config.model is not None:
+            changed["model"] = config.model
         if config.permission_mode is not None:
             changed["permission_mode"] = None  # the record has it from now on
         execution = self.options.execution.model_copy(update=changed)

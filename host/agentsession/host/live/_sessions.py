@@ -129,7 +129,7 @@ class LiveSessions:
         executor's ``open`` raises, such as SessionExists and InvalidInput.
         """
         served = self._agent(agent)
-        full = (options or OpenOptions()).model_copy(update={"user_id": user_id})
+        full = served.completed((options or OpenOptions()).model_copy(update={"user_id": user_id}))
         if full.session_id is None:
             return await self._start(served, user_id, full, None)
         async with self._one(_key(served, user_id, full.session_id)):
@@ -150,7 +150,7 @@ class LiveSessions:
             found = self._found(key)  # several may have waited for one load
             if found is not None:
                 return found
-            options, _ = self._given.get(key, (OpenOptions(user_id=user_id), None))
+            options, _ = self._given.get(key, (served.completed(OpenOptions(user_id=user_id)), None))
             return await self._start(served, user_id, options, session_id)
 
     async def fork(
@@ -158,7 +158,7 @@ class LiveSessions:
     ) -> LiveSession:
         """Copy the record up to seq ``at`` to a new session (see ``AgentExecutor.fork``)."""
         served = self._agent(agent)
-        full = (options or OpenOptions()).model_copy(update={"user_id": user_id})
+        full = served.completed((options or OpenOptions()).model_copy(update={"user_id": user_id}))
         if served.host is not None:
             served.host.options(full)  # what it would refuse when it opens the fork must not have made one
         async with self._room():
