@@ -15,9 +15,10 @@ from tests.host.agui.streams import check, kinds, of_type
 
 from agentsession.adapters.base import RunContext
 from agentsession.adapters.scripted import Call, Deltas, Memory, Say, ScriptedExecutor, Step
-from agentsession.host.agui import AguiApp, agui_app
+from agentsession.host.agui import AguiApp, _app_steps, agui_app
+from agentsession.host.agui._app_run import Run
 from agentsession.host.http import Limits
-from agentsession.host.live import LiveSessions, ServedAgent
+from agentsession.host.live import LiveSession, LiveSessions, ServedAgent
 
 pytestmark = pytest.mark.anyio
 
@@ -200,6 +201,94 @@ async def test_a_waiter_that_leaves_runs_nothing_and_one_too_many_is_told_so() -
         poster.client.messages = [user("u3")]
         events = await poster.run()
         assert "".join(event["delta"] for event in of_type(events, "TEXT_MESSAGE_CONTENT")) == "three"
+
+
+@pytest.mark.parametrize("is_waiting", [False, True])
+async def test_an_id_of_a_run_that_is_used_for_another_message_drops_neither(is_waiting: bool) -> None:
+    gate = Gate()
+    script: list[list[Step]] = [[gate, Say("one")], [Say("two")], [Say("three")]]
+    async with served(script) as server, Poster(server.url) as poster:
+        first = asyncio.create_task(poster.run(user("u1"), runId="same"))
+        await gate.reached.wait()
+        others = [Poster(server.url) for _ in range(2 if is_waiting else 1)]
+        tasks = []
+        for number, other in enumerate(others):
+            tasks.append(asyncio.create_task(other.run(user(f"u{number + 2}"), runId="same")))
+            await server.running(number + 2)
+        gate.opened.set()
+        ended = [await first, *[await task for task in tasks]]
+        said = ["".join(event["delta"] for event in of_type(run, "TEXT_MESSAGE_CONTENT")) for run in ended]
+        assert said == ["one", "two", "three"][: len(said)]
+        for other in others:
+            await other.http.aclose()
+
+
+async def test_a_run_that_is_posted_again_with_another_text_is_a_conflict_and_no_part_of_it() -> None:
+    gate = Gate()
+    async with served([[gate, Say("one")]]) as server, Poster(server.url) as poster, Poster(server.url) as other:
+        first = asyncio.create_task(poster.run(user("u1"), runId="same"))
+        await gate.reached.wait()
+        second = asyncio.create_task(other.run(user("u1", "else"), runId="same"))
+        await server.running(2)
+        gate.opened.set()
+        assert outcome(await first) == {"type": "success"}
+        assert outcome(await second) == "history_conflict"
+
+
+async def test_answers_that_are_posted_again_join_the_run_that_they_began() -> None:
+    gate = Gate()
+    script: list[list[Step]] = [[Call("wipe", {}, needs="grant", id="c1"), gate, Say("one")]]
+    async with served(script) as server, Poster(server.url) as poster:
+        await poster.say("u1")
+        sent = poster.sent(resume=[{"interruptId": "c1", "status": "resolved", "payload": True}])
+        async with poster.stream(sent) as first:
+            await gate.reached.wait()
+            async with poster.stream(sent) as second:
+                await server.read_by(2)
+                assert server.app.running == 1
+                gate.opened.set()
+                both = [[event async for event in events] for events in (first, second)]
+        assert [outcome(found) for found in both] == [{"type": "success"}] * 2
+
+
+async def test_a_state_with_nothing_new_is_not_set_and_the_client_is_told_which_one_holds() -> None:
+    gate = Gate()
+    script: list[list[Step]] = [[gate, Say("one")]]
+    async with served(script) as server, Poster(server.url) as poster:
+        sent = poster.sent(user("u1"), state={"n": 1, "kept": True})
+        async with poster.stream(sent) as first:
+            await gate.reached.wait()
+            async with poster.stream(poster.sent(state={"n": 2})) as second:
+                gate.opened.set()
+                joined = [event async for event in second]
+                assert [event async for event in first]
+        shown = await poster.run(state={"n": 3})
+        for events in (joined, shown):
+            assert of_type(events, "STATE_SNAPSHOT")[0]["snapshot"] == {"n": 1, "kept": True}
+
+
+async def test_a_run_whose_client_is_gone_for_good_begins_no_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its thread is free a moment before the host has done: who leaves then must not leave a turn behind."""
+    reached, left = anyio.Event(), anyio.Event()
+    abandon = Run._abandon
+
+    async def host_is_done(live: LiveSession) -> None:
+        reached.set()
+        await left.wait()
+
+    def noted(run: Run) -> None:
+        abandon(run)
+        left.set()
+
+    monkeypatch.setattr(_app_steps, "_host_is_done", host_is_done)
+    monkeypatch.setattr(Run, "_abandon", noted)
+    async with served([[Say("never")]], grace_s=0.01) as server, Poster(server.url) as poster:
+        async with poster.stream(poster.sent(user("u1"))):
+            await reached.wait()
+        await server.settled()
+        live = await server.sessions.get("scripted", "local", "t1")
+        assert live.state == "new"
+        assert not [event async for event in live.events(types={"message"})]
 
 
 async def test_a_history_that_is_sent_again_runs_nothing_and_shows_where_the_thread_stands() -> None:

@@ -96,7 +96,7 @@ class AguiApp:
             return  # the client went away while it sent
         sink = Sink(send, keep_alive_s=self._limits.ping_s, stalled_s=self._limits.stall_s)
         key = (user_id, given.thread_id)
-        run = next((run for run in self._runs.get(key, ()) if self._is_same(run, given)), None)
+        run = next((run for run in self._runs.get(key, ()) if run.covers(given)), None)
         if run is not None:
             await self._serve_join(Join(run, given, sink), sink, receive)
             return
@@ -110,13 +110,6 @@ class AguiApp:
         run.task.add_done_callback(lambda task: self._over(key, run, task))
         if not await sink.serve(receive):
             run.left()
-
-    @staticmethod
-    def _is_same(run: Run, given: RunInput) -> bool:
-        """Whether an input is that of a run that is at work: its id, or nothing that is not its own already."""
-        if run.given.run_id == given.run_id:
-            return True
-        return run.began is not None and run.covers(given)
 
     async def _serve_join(self, join: Join, sink: Sink, receive: Receive) -> None:
         work = asyncio.get_running_loop().create_task(join.work())

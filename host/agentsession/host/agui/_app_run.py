@@ -22,7 +22,8 @@ from agentsession.host.agui._app_queue import Place
 from agentsession.host.agui._app_sink import Sink
 from agentsession.host.agui._app_steps import Steps
 from agentsession.host.agui._in_faults import RunRefused
-from agentsession.host.agui._in_memory import Mark
+from agentsession.host.agui._in_memory import Mark, Memory
+from agentsession.host.agui._in_new import new_of
 from agentsession.host.agui._in_read import RunInput
 from agentsession.host.agui._out import RunMapper
 from agentsession.host.agui._out_known import Known
@@ -66,7 +67,7 @@ class Run:
         self.given = given
         self._place = place
         self._sink = sink
-        self._known_texts: Collection[str] = ()
+        self._memory = Memory()
         self.live: LiveSession | None = None
         self.began: Mark | None = None
         """How far the record had come when it began; ``None`` while it waits."""
@@ -85,6 +86,8 @@ class Run:
         self.done = asyncio.Event()
         self.readers = 1
         """Clients that read it."""
+        self.is_abandoned = False
+        """Nobody came back in time: it begins nothing more."""
         self._leaving: asyncio.TimerHandle | None = None
         self._aborting: asyncio.Task[None] | None = None
         # Not the task's own cancel(): that would leave a record behind that a thread is just locking.
@@ -97,13 +100,21 @@ class Run:
         return self._leaving is not None
 
     def covers(self, given: RunInput) -> bool:
-        """Whether an input holds nothing that this run, which has begun, does not have."""
-        if self.began is None or self.live is None or given.resume:
+        """Whether an input holds nothing new that this run does not have. A state or tools alone are nothing new."""
+        own = self.given
+        is_again = given.run_id == own.run_id
+        if self.began is None or self.live is None:
+            return is_again and (given.tail, given.results, given.resume) == (own.tail, own.results, own.resume)
+        if given.resume and not (is_again and given.resume == own.resume):
             return False
         waiting = {request.request_id for request in self.live.pending}
-        if any(message.tool_call_id in waiting for message in given.results):
+        try:
+            new = new_of(given, self._memory, waiting)
+        except RunRefused:
+            return False  # a run of its own says why
+        if new.results and not (is_again and given.results == own.results):
             return False
-        return not given.tail or given.tail[-1].id in self.message_ids or given.tail[-1].id in self._known_texts
+        return all(said in own.tail and (is_again or said.id in self.message_ids) for said in new.messages)
 
     # -- clients -----------------------------------------------------------------------------------------------------
 
@@ -129,6 +140,7 @@ class Run:
     def _abandon(self) -> None:
         self._leaving = None
         if not self.done.is_set():
+            self.is_abandoned = True
             self._aborting = asyncio.get_running_loop().create_task(self._abort())
 
     async def _abort(self) -> None:
@@ -144,7 +156,7 @@ class Run:
         self.began = folded.memory.mark
         self.ended = self.began.seq
         self.last_end = folded.memory.last_end
-        self._known_texts = folded.memory.texts
+        self._memory = folded.memory
         self.begun.set()
 
     # -- the work ----------------------------------------------------------------------------------------------------

@@ -125,6 +125,7 @@ class Steps:
             await self._answer(live, reader, plan)
             if plan.message is not None and not (plan.goes_on and live.pending):
                 await _host_is_done(live)
+                self._require_readers()
                 try:
                     started = await live.stream(plan.message, options)
                 except InvalidInput as error:
@@ -153,6 +154,7 @@ class Steps:
         """Give the answers, and show the turn that goes on with them to its end or its next pause."""
         if not plan.answers:
             return
+        self._require_readers()
         turn_id = live.pending[0].turn_id
         if live.is_hosted:
             receipts = await live.respond(*plan.answers)
@@ -166,6 +168,11 @@ class Steps:
         # A call that only waits for its sub-agent wants no word: what that asks now is shown in its place.
         if refused is not None and refused.request_id not in asked_below(live, self._folded.known):
             raise RunRefused("answer_invalid", f"the answer to {refused.request_id} was not taken: {refused.reason}")
+
+    def _require_readers(self) -> None:
+        """Nothing is begun for a client that is gone for good: what its leaving ended would not end this."""
+        if self._run.is_abandoned:
+            raise RunRefused("cancelled", "The run was cancelled.")
 
     async def _show(self, live: LiveSession) -> None:
         """Nothing is new: where the session stands, and how its last run ended."""

@@ -23,6 +23,7 @@ Fault = Literal[
     "interrupt_stale",
     "interrupt_unknown",
     "answer_invalid",
+    "cancelled",
     "result_conflict",
     "tool_conflict",
     "message_empty",
