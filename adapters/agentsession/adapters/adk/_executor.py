@@ -326,7 +326,7 @@ class AdkExecutor(AdkSessions):
             content = await self._handover.answers(ctx, state, secrets)
         said, steer = ctx.input is not None, False
         while True:
-            live = LiveRun(ctx, state)
+            live = LiveRun(ctx, state, root=self._runner.agent)
             live.credentials = secrets
             if live.hooks is not None:
                 live.hooks.resumed = ctx.input is None

@@ -24,6 +24,7 @@ from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
+from agentsession.adapters.adk._chunks import GATE, TAIL
 from agentsession.adapters.adk._credentials import put_back
 from agentsession.adapters.adk._live import current_run
 from agentsession.adapters.adk._routed_model import is_break
@@ -38,7 +39,7 @@ class GatePlugin(BasePlugin):
 
     def __init__(self, *, is_last: bool = False) -> None:
         """``is_last``: no plugin of the user's follows, so the gate is the tail too; each plugin costs every event."""
-        super().__init__(name="agentsession_gate")
+        super().__init__(name=GATE)
         self._is_last = is_last
 
     async def on_user_message_callback(
@@ -165,7 +166,7 @@ class TailPlugin(BasePlugin):
     """
 
     def __init__(self) -> None:
-        super().__init__(name="agentsession_tail")
+        super().__init__(name=TAIL)
 
     async def on_tool_error_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, error: Exception

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from google.adk.agents.invocation_context import InvocationContext
 from google.adk.events.event import Event as AdkEvent
+from google.adk.models.llm_response import LlmResponse
 
 from agentsession.adapters.adk._brackets import Brackets
 from agentsession.adapters.adk._call_ids import CallIds, make_distinct
@@ -27,7 +28,7 @@ from agentsession.adapters.adk._session_state import AdkSessionState
 from agentsession.adapters.adk._spans import CURRENT, SpanTree
 from agentsession.adapters.adk._storable import make_storable
 from agentsession.adapters.adk._tool_calls import ToolCalls
-from agentsession.adapters.adk._translate import Translator
+from agentsession.adapters.adk._translate import Slot, TextDelta, Translator
 from agentsession.adapters.base import RunContext, restamp
 from agentsession.protocol import (
     Answer,
@@ -77,9 +78,11 @@ class Stopped(NamedTuple):
 class LiveRun:
     """What one call of ``Runner.run_async`` needs while it goes on, perhaps over several streams."""
 
-    def __init__(self, ctx: RunContext, state: AdkSessionState) -> None:
+    def __init__(self, ctx: RunContext, state: AdkSessionState, *, root: object = None) -> None:
+        """``root``: what ADK's Runner runs."""
         self.ctx = ctx
         self.state = state
+        self.root = root
         self.loop = asyncio.get_running_loop()
         self.abort_signal = asyncio.Event()
         self.spans = SpanTree(self._all_waits)
@@ -110,12 +113,25 @@ class LiveRun:
         ctx = self.ctx
         if not event.partial or self._held_error is not None or ctx.aborting or not ctx.is_ready():
             return False
-        piece = self.state.translator.quick_delta(event)
+        return self._emit_piece(self.state.translator.quick_delta(event))
+
+    async def take_chunk(self, slot: Slot, chunk: LlmResponse) -> bool:
+        """Record a model's chunk that goes on with plain text, as :meth:`take_delta` does with its event; waits for
+        readers that hold the run. False: ADK has to see it, nothing was done."""
+        ctx = self.ctx
+        if not ctx.is_ready():
+            await self.attached()
+            await ctx.ready()
+        if self._held_error is not None or ctx.aborting:
+            return False
+        return self._emit_piece(self.state.translator.chunk_delta(slot, chunk))
+
+    def _emit_piece(self, piece: TextDelta | None) -> bool:
         if piece is None:
             return False
         self.spans.stirred()
         if piece.text:
-            ctx.emit_delta(
+            self.ctx.emit_delta(
                 piece.kind,
                 piece.text,
                 piece.message_id,

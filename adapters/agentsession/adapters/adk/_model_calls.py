@@ -18,6 +18,7 @@ from google.genai import types
 from agentsession.adapters.adk._brackets import agent_key
 from agentsession.adapters.adk._call_order import put_in_order
 from agentsession.adapters.adk._catch_up import MESSAGE
+from agentsession.adapters.adk._chunks import LanedCall, lane_for
 from agentsession.adapters.adk._elicit import INLINE_INPUT, INPUT
 from agentsession.adapters.adk._errors import is_error
 from agentsession.adapters.adk._events import usage_event
@@ -26,7 +27,8 @@ from agentsession.adapters.adk._host_tools import HostTool, InlineInput
 from agentsession.adapters.adk._long_running import keep_open
 from agentsession.adapters.adk._refused_forms import args_as_asked
 from agentsession.adapters.adk._replies import said_parts
-from agentsession.adapters.adk._routed_model import put_route, take_route
+from agentsession.adapters.adk._routed_model import RoutedCall
+from agentsession.adapters.adk._stand_in import StandIn
 from agentsession.adapters.adk._toolset_auth import judge_listing
 from agentsession.adapters.adk._window import put_older
 from agentsession.adapters.base import ModelCallSpan, Steer
@@ -70,7 +72,7 @@ class ModelCalls:
         A response instead of the call ends the agent: a limit was reached, or something cannot be controlled.
         """
         live, state = self._live, self._live.state
-        take_route(context)  # of a call that a plugin answered in its place
+        StandIn.take(context)  # of a call that a plugin answered in its place
         span = live.spans.find("agent", agent_key(context))
         if span is not None:
             live.spans.close_children(span)
@@ -126,11 +128,20 @@ class ModelCalls:
         instead = await live.hooks.before_model(context, request) if live.hooks is not None else None
         if instead is None:
             self._timed[agent_key(context)] = live.ctx.model_call(request.model).__enter__()
+        if instead is None:
+            self._stand_in(context, is_routed=model is not None or request.model != asked)
+        return instead
+
+    def _stand_in(self, context: CallbackContext, *, is_routed: bool) -> None:
+        """Take the model's place in the call that is about to be made, where there is a reason to."""
+        live = self._live
+        lane = lane_for(live, context)
         repeats = live.hooks is not None and live.hooks.wants("on_model_error")
         is_counted = live.ctx.limits.max_budget_usd is not None  # the user's callbacks may still answer in its place
-        if instead is None and (repeats or is_counted or model is not None or request.model != asked):
-            put_route(live, context)
-        return instead
+        if repeats or is_counted or is_routed:
+            RoutedCall(live, context, lane).put()
+        elif lane is not None:
+            LanedCall(lane, context).put()
 
     def calls(self, context: CallbackContext) -> None:
         """The model is called: what it has used is to be told."""

@@ -5,21 +5,17 @@ Not for: what to do about a failure (the host's hook says it, through ``_hooks.p
 May import: ``agentsession.protocol``, the modules beside it, google.adk.
 
 ADK lets a plugin answer once for a call that raised, with one whole response. To call again, and to let the answer
-stream, the call itself has to be made here: for the time between ADK's callbacks and the call, the run's context holds
-a copy of the agent whose model is a :class:`RoutedCall`. The user's agent is not touched.
+stream, the call itself has to be made here.
 """
 
 from __future__ import annotations
 
 import asyncio
-import copy
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from google.adk.agents.callback_context import CallbackContext
-from google.adk.agents.invocation_context import InvocationContext
-from google.adk.flows.llm_flows.core._model_call import resolve_llm
 from google.adk.models.base_llm import BaseLlm
 from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
@@ -27,15 +23,14 @@ from google.adk.models.registry import LLMRegistry
 from google.genai import types
 
 from agentsession.adapters.adk._model_failures import read_failure
+from agentsession.adapters.adk._stand_in import StandIn
 from agentsession.protocol import AgentSessionError, ConfigurationError, SessionUpdate
 
 if TYPE_CHECKING:
+    from agentsession.adapters.adk._chunks import ChunkLane
     from agentsession.adapters.adk._live import LiveRun
 
-__all__ = ["ModelCallFailed", "ModelTable", "RoutedCall", "is_break", "put_route", "take_route"]
-
-_HOLDS: Final = "canonical_model_async"
-"""What ADK asks an agent for its model by."""
+__all__ = ["ModelCallFailed", "ModelTable", "RoutedCall", "is_break"]
 
 
 class ModelCallFailed(AgentSessionError):
@@ -98,29 +93,19 @@ def _is_registered(model: BaseLlm) -> bool:
         return False
 
 
-class RoutedCall:
+class RoutedCall(StandIn):
     """One model call of one agent, and the calls that are made in its place when it raises."""
 
-    def __init__(self, live: LiveRun, context: CallbackContext, agent: Any) -> None:  # Any: it has LlmAgent's surface
+    def __init__(self, live: LiveRun, context: CallbackContext, lane: ChunkLane | None) -> None:
+        super().__init__(context)
         self._live = live
-        self._context = context
-        self.agent = agent
-        """The user's own, back in its place once the call begins."""
-        self._own: BaseLlm | None = None
-
-    async def model_of(self, _: object) -> Any:  # Any: ADK asks no more of it than the method below
-        """What ADK asks the agent's copy for: this call, in the place of its model."""
-        invocation: InvocationContext = self._context._invocation_context  # private, and the only way to the agent
-        take_route(self._context)
-        self._own = await resolve_llm(invocation)
-        return self
+        self._lane = lane
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
         """As a model's. What is raised last is raised."""
-        assert self._own is not None
-        live, own, asked = self._live, self._own, llm_request
+        live, own, lane, asked = self._live, self.own, self._lane, llm_request
         kept = _copied(asked)
         attempt, began, whole = 1, False, False
         while True:
@@ -130,13 +115,16 @@ class RoutedCall:
                 model = live.state.models.find(name, own)
                 asked.model = live.state.models.sent_name(name, model)
                 live.models.calls(self._context)
+                if lane is not None:
+                    lane.begin()
                 async with aclosing(model.generate_content_async(asked, stream)) as responses:
                     async for response in responses:
                         if response.model_version is None and not response.partial:
                             response.model_version = asked.model
                         began = began or response.content is not None
                         whole = whole or (response.content is not None and not response.partial)
-                        yield response
+                        if lane is None or not await lane.takes(response):
+                            yield response
                 return
             except Exception as error:
                 hooks = live.hooks
@@ -202,25 +190,6 @@ class RoutedCall:
                 model=name, agent_id=agent, thread_id=live.brackets.thread_at(self._context), source="ext:adk"
             )
         )
-
-
-def put_route(live: LiveRun, context: CallbackContext) -> None:
-    """Let the call that ADK is about to make for the context's agent be a :class:`RoutedCall`."""
-    invocation: Any = context._invocation_context
-    take_route(context)
-    agent = invocation.agent
-    double = copy.copy(agent)
-    # Into the copy's own dictionary, past pydantic: a class may have made a property or a method of its own of it.
-    object.__setattr__(double, _HOLDS, RoutedCall(live, context, agent).model_of)
-    invocation.agent = double
-
-
-def take_route(context: CallbackContext) -> None:
-    """Put the user's own agent back where a plugin or callback answered in the model's place."""
-    invocation: Any = context._invocation_context
-    held = getattr(vars(invocation.agent).get(_HOLDS), "__self__", None)
-    if isinstance(held, RoutedCall):
-        invocation.agent = held.agent
 
 
 def is_break(response: LlmResponse) -> bool:

@@ -37,8 +37,12 @@ from agentsession.protocol import ContentPart, Custom, Event, JsonError, Message
 
 if TYPE_CHECKING:
     from google.adk.events.event import Event as AdkEvent
+    from google.adk.models.llm_response import LlmResponse
 
-__all__ = ["CONTROL_TOOLS", "Call", "TextDelta", "Translator"]
+__all__ = ["CONTROL_TOOLS", "Call", "Slot", "TextDelta", "Translator"]
+
+Slot = tuple[str, str, str]
+"""Where one answer at a time can stream: its invocation, agent and branch, ``""`` where ADK has none."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -80,8 +84,8 @@ class Translator:
         self._requests: Requests = Requests(needs, owner, is_gate, above, long_running)
         self._thread_prefix = thread_prefix
         self._message_ids: set[str] = parent._message_ids if parent is not None else set()
-        self._buffers: dict[tuple[str, str, str], tuple[MessageBuffer, dict[str, Any]]] = {}
-        self._finishes: dict[tuple[str, str, str], str] = {}
+        self._buffers: dict[Slot, tuple[MessageBuffer, dict[str, Any]]] = {}
+        self._finishes: dict[Slot, str] = {}
         self._fed: set[tuple[str, float, str, int]] = set()
         self._code: str | None = None
         self._said = False
@@ -186,23 +190,23 @@ class Translator:
 
         ``None``: feed the event instead; nothing was taken from it.
         """
-        parts = event.content.parts if event.partial and event.content is not None else None
-        if parts is None or len(parts) != 1 or event.usage_metadata is not None:
-            return None
         held = self._buffers.get(_slot(event))
-        part = parts[0]
-        if held is None or held[0].adk_id != event.id or not held[0].message_id or not is_plain_text(part):
+        if held is None or held[0].adk_id != event.id or event.actions.state_delta:
             return None
-        if event.error_code or event.finish_reason or event.custom_metadata or event.actions.state_delta:
-            return None
-        buffer, common = held
-        kind = "thought" if part.thought else "text"
-        shown = buffer.feed_text(kind, part.text or "")
-        if shown is None:
-            return None
-        buffer.repeats += 1
-        index = buffer.next_index() if shown else 0
-        return TextDelta(kind, shown, buffer.message_id, index, common.get("agent_id"), common.get("thread_id"))
+        delta = _text_delta(*held, event)
+        if delta is not None:
+            held[0].seen += 1
+        return delta
+
+    def has_seen(self, slot: Slot, chunks: int) -> bool:
+        """Whether the answer that is open at ``slot`` is one of which ADK has shown just so many partial events."""
+        held = self._buffers.get(slot)
+        return held is not None and held[0].seen == chunks
+
+    def chunk_delta(self, slot: Slot, chunk: LlmResponse) -> TextDelta | None:
+        """As :meth:`quick_delta`, of a chunk of the open answer that ADK need not make an event of."""
+        held = self._buffers.get(slot)
+        return _text_delta(*held, chunk) if held is not None else None
 
     def _is_repeat(self, event: AdkEvent) -> bool:
         """Whether this whole event was fed before: some ADK workflows yield one event twice while they unwind."""
@@ -247,6 +251,7 @@ class Translator:
             buffer = held[0]
             buffer.repeats += event.id == buffer.adk_id
             self._buffers[key] = (buffer, common)
+        buffer.seen += 1
         parts = _parts(event)
         for delta in buffer.feed(parts):
             out.append(self._delta(buffer, delta, common))
@@ -375,8 +380,26 @@ class Translator:
         return out
 
 
-def _slot(event: AdkEvent) -> tuple[str, str, str]:
+def _slot(event: AdkEvent) -> Slot:
     return (event.invocation_id or "", event.author or "", event.branch or "")
+
+
+def _text_delta(buffer: MessageBuffer, common: Mapping[str, Any], chunk: LlmResponse) -> TextDelta | None:
+    parts = chunk.content.parts if chunk.partial and chunk.content is not None else None
+    if parts is None or len(parts) != 1 or chunk.usage_metadata is not None:
+        return None
+    part = parts[0]
+    if not buffer.message_id or not is_plain_text(part):
+        return None
+    if chunk.error_code or chunk.finish_reason or chunk.custom_metadata:
+        return None
+    kind = "thought" if part.thought else "text"
+    shown = buffer.feed_text(kind, part.text or "")
+    if shown is None:
+        return None
+    buffer.repeats += 1
+    index = buffer.next_index() if shown else 0
+    return TextDelta(kind, shown, buffer.message_id, index, common.get("agent_id"), common.get("thread_id"))
 
 
 def _parts(event: AdkEvent) -> list[types.Part]:
