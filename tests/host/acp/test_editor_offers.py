@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import anyio
 import pytest
 from acp.schema import (
     AcceptElicitationResponse,
     ClientCapabilities,
+    CreateTerminalResponse,
     ElicitationCapabilities,
     ElicitationFormCapabilities,
     FileSystemCapabilities,
@@ -19,6 +21,7 @@ from tests.host.acp.editor import Editor, editing, text
 
 from agentsession.adapters.scripted import Ask, Call, Say, ScriptedExecutor, Step
 from agentsession.host import allow_all
+from agentsession.host.acp._editor_tools import EditorTools
 
 pytestmark = pytest.mark.anyio
 
@@ -99,3 +102,45 @@ async def test_a_form_with_a_secret_behind_a_reference_is_not_shown() -> None:
         made = await client.new_session(str(Path.cwd()), mcp_servers=[])
         await client.prompt(made.session_id, text("go"))
     assert (editor.questions, editor.said) == ([], "cancel")
+
+
+class Slow:
+    """A connection to an editor that takes its time to make a terminal."""
+
+    session_id = "s"
+
+    def __init__(self) -> None:
+        self.is_asked, self.may_make = anyio.Event(), anyio.Event()
+        self.told: list[str] = []
+
+    async def create_terminal(self, *_: Any) -> CreateTerminalResponse:
+        self.is_asked.set()
+        await self.may_make.wait()
+        return CreateTerminalResponse(terminal_id="t1")
+
+    async def kill_terminal(self, session_id: str, terminal_id: str) -> None:
+        self.told.append(f"kill {terminal_id}")
+
+    async def release_terminal(self, session_id: str, terminal_id: str) -> None:
+        self.told.append(f"release {terminal_id}")
+
+
+async def test_a_call_that_is_cancelled_while_its_terminal_is_made_ends_what_runs_in_it(tmp_path: Path) -> None:
+    editor = Slow()
+    tools = EditorTools(
+        cast(Any, editor), ClientCapabilities(terminal=True), editor, [str(tmp_path)], lambda made: None
+    )
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            call = anyio.CancelScope()
+
+            async def run() -> None:
+                with call:
+                    await tools.run({"command": "make"}, cast(Any, None))
+
+            tasks.start_soon(run)
+            await editor.is_asked.wait()
+            call.cancel()
+            await anyio.wait_all_tasks_blocked()
+            editor.may_make.set()
+    assert editor.told == ["kill t1", "release t1"]

@@ -45,7 +45,9 @@ def client_servers(servers: Sequence[Any], cwd: str) -> list[ToolProvider]:
             headers = {header.name: header.value for header in server.headers}
             made.append(McpTools.http(_name(server.name, names), server.url, headers=headers))
         else:
-            raise RequestError(-32602, "this agent takes MCP servers over stdio and http", {"code": "mcp_unsupported"})
+            raise RequestError(
+                -32602, f"this agent takes no MCP servers over {server.type}", {"code": "mcp_unsupported"}
+            )
     return made
 
 

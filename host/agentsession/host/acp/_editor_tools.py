@@ -1,7 +1,7 @@
 """The editor's own files and terminals as tools that the host offers to the agent.
 
 Not for: deciding whether a call may run (policy: they are tools like any other). Rules carried: TOOL-04, TOOL-13.
-May import: ``acp``, the host's tools, ``protocol``.
+May import: ``acp``, anyio, the host's tools, ``protocol``.
 
 Only what the client declares is offered, and only paths under the session's folders.
 """
@@ -15,9 +15,10 @@ import os
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final, Protocol
 
+import anyio
 from acp import RequestError
 from acp.agent import AgentSideConnection
-from acp.schema import ClientCapabilities
+from acp.schema import ClientCapabilities, CreateTerminalResponse
 
 from agentsession.host._outcome import ToolError, ToolOutcome
 from agentsession.host._toolbox import Namespaced, ToolBox
@@ -92,28 +93,34 @@ class EditorTools:
         """Run a command in a terminal of the editor, and wait for its end."""
         session_id = self._place.session_id
         cwd = self._path(args.get("cwd") or self._cwd)
-        with _told():
-            made = await self._connection.create_terminal(
+        making = asyncio.ensure_future(
+            self._connection.create_terminal(
                 session_id, args["command"], args.get("args") or [], None, cwd, _OUTPUT_LIMIT
             )
-        terminal = made.terminal_id
-        self._on_terminal(terminal)
+        )
         is_done = False
         try:
-            context.progress(content=[Terminal(terminal_id=terminal, command=args["command"])])
             with _told():
+                terminal = (await asyncio.shield(making)).terminal_id
+                self._on_terminal(terminal)
+                context.progress(content=[Terminal(terminal_id=terminal, command=args["command"])])
                 ended = await self._connection.wait_for_terminal_exit(session_id, terminal)
                 output = await self._connection.terminal_output(session_id, terminal)
             is_done = True
         finally:
-            await asyncio.shield(self._release(session_id, terminal, is_done))
+            with anyio.CancelScope(shield=True):  # a cancelled turn ends after its commands
+                await self._release(session_id, making, is_done)
         data = {"exit_code": ended.exit_code, "signal": ended.signal, "output": output.output}
         shown = Terminal(terminal_id=terminal, command=args["command"], output=output.output, exit_code=ended.exit_code)
         return ToolOutcome(data=data, content=[shown], is_error=ended.exit_code != 0)
 
-    async def _release(self, session_id: str, terminal: str, is_done: bool) -> None:
+    async def _release(self, session_id: str, making: asyncio.Future[CreateTerminalResponse], is_done: bool) -> None:
+        """Also of a terminal that the client is about to make: what runs in it must not outlive the call."""
+        if making.done() and making.exception() is not None:
+            return
         try:
-            async with asyncio.timeout(_RELEASE_S):
+            with anyio.fail_after(_RELEASE_S):
+                terminal = (await making).terminal_id
                 if not is_done:
                     await self._connection.kill_terminal(session_id, terminal)
                 await self._connection.release_terminal(session_id, terminal)
