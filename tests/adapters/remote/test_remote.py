@@ -14,6 +14,7 @@ from tests.adapters.remote.behind import Behind
 from tests.conformance.harnesses import scripted
 
 from agentsession.adapters.remote import Backoff, RemoteExecutor
+from agentsession.adapters.remote._mask import Mask
 from agentsession.adapters.remote._problems import error_of
 from agentsession.adapters.remote._wire import Sent
 from agentsession.conformance import script
@@ -25,11 +26,13 @@ from agentsession.protocol import (
     ConnectionLost,
     Event,
     Message,
+    MessageInput,
     ProtocolViolation,
     SchemaError,
     SessionBusy,
     StreamActive,
     StreamEnd,
+    as_content,
 )
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyncio"])]
@@ -70,6 +73,21 @@ async def test_a_record_that_came_in_pieces_is_the_record(seed: int, tmp_path: P
             assert {seq: event for seq, event in mine.items() if seq in original} == original
             assert executor.cutter is not None
             assert executor.cutter.cuts > 0
+
+
+@pytest.mark.rule("TURN-01")
+@pytest.mark.parametrize("key", ["k-1", "clé", " k"])
+async def test_a_message_whose_key_was_seen_is_attached_to_its_turn(key: str, tmp_path: Path) -> None:
+    message = MessageInput(content=as_content("go"), idempotency_key=key)
+    with anyio.fail_after(20):
+        async with behind(tmp_path, [script.Say(text="one")]) as executor:
+            session = await executor.open()
+            turns = set()
+            for _ in range(2):
+                async with await session.begin(message) as stream:
+                    assert isinstance([event async for event in stream][-1], StreamEnd)
+                turns.add(stream.turn_id)
+            assert len(turns) == 1
 
 
 @pytest.mark.rule("LIFE-07")
@@ -119,6 +137,17 @@ async def test_a_reader_is_told_when_the_server_is_gone_for_good(tmp_path: Path)
             executor._play.release("there")
 
 
+async def test_any_number_of_sessions_is_followed_and_called(tmp_path: Path) -> None:
+    with anyio.fail_after(60):
+        async with behind(tmp_path, [script.Say(text="one")]) as executor:
+            sessions = [await executor.open() for _ in range(110)]  # more than httpx2 has connections, if it is let
+            async with await sessions[-1].begin("go") as stream:
+                events = [event async for event in stream]
+            assert isinstance(events[-1], StreamEnd)
+            for session in sessions[1:]:
+                session.detach()
+
+
 @pytest.mark.rule("ORD-11")
 async def test_an_agent_waits_for_a_reader_that_stalls_here(tmp_path: Path) -> None:
     pieces = ["x" * 8000] * 4000  # more than the buffers of the system take
@@ -155,7 +184,9 @@ async def test_a_server_that_is_not_there_is_lost_and_its_token_is_not_told() ->
     assert "secret-token-123" not in str(caught.value) + repr(caught.value) + repr(executor) + repr(executor.wire)
 
 
-@pytest.mark.parametrize("url", ["ftp://host", "http://", "http://name:word@host", "host"])
+@pytest.mark.parametrize(
+    "url", ["ftp://host", "http://", "http://name:word@host", "host", "http://host:65536", "http://\0"]
+)
 async def test_what_is_no_base_url_is_refused_and_not_shown(url: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         RemoteExecutor(url)
@@ -176,7 +207,7 @@ async def test_what_is_no_base_url_is_refused_and_not_shown(url: str) -> None:
     ],
 )
 async def test_a_problem_becomes_the_error_that_it_was(status: int, problem: object, cls: type[Exception]) -> None:
-    error = error_of(status, problem)
+    error = error_of(status, problem, Mask())
     assert type(error) is cls
     given = problem if isinstance(problem, dict) else {}
     assert {name: getattr(error, name, None) for name in ("pointer", "line", "rule", "blame") if name in given} == {

@@ -15,7 +15,8 @@ import anyio
 from anyio.abc import TaskGroup
 
 from agentsession.adapters.remote._backoff import Backoff
-from agentsession.adapters.remote._session import RemoteSession, mapping
+from agentsession.adapters.remote._session import RemoteSession
+from agentsession.adapters.remote._shapes import mapping, shown
 from agentsession.adapters.remote._wire import Json, Sent, Wire, path_of
 from agentsession.protocol import (
     AgentDescriptor,
@@ -164,7 +165,7 @@ class RemoteExecutor:
         options = options or OpenOptions()
         self._check(hooks)
         answer = await self.wire.call(Sent("POST", self._path(), _wire_options(options)))
-        return await self._follow(answer, options, is_new=True)
+        return await self._follow(answer, options, options.session_id, is_new=True)
 
     async def load(
         self,
@@ -183,7 +184,7 @@ class RemoteExecutor:
         if check_id(session_id, "session id") in self._sessions:
             raise SessionBusy("the session is open here already", where=f"session {session_id}", fix="close it first")
         answer = await self.wire.call(Sent("GET", self._path(session_id)))
-        return await self._follow(answer, options or OpenOptions(), is_new=False)
+        return await self._follow(answer, options or OpenOptions(), session_id, is_new=False)
 
     async def fork(
         self,
@@ -199,11 +200,17 @@ class RemoteExecutor:
         options = options or OpenOptions()
         body = {"at": at, "options": _wire_options(options)}
         answer = await self.wire.call(Sent("POST", self._path(session_id, "fork"), body))
-        return await self._follow(answer, options, is_new=False)
+        return await self._follow(answer, options, options.session_id, is_new=False)
 
-    async def _follow(self, answer: Json, options: OpenOptions, *, is_new: bool) -> RemoteSession:
+    async def _follow(
+        self, answer: Json, options: OpenOptions, session_id: str | None, *, is_new: bool
+    ) -> RemoteSession:
+        """``session_id``: that of the session that was asked for, where it has one already."""
         assert self._agent is not None
         assert self._group is not None
+        found, _ = shown(answer, session_id)
+        if found in self._sessions:
+            raise SessionBusy("the session is open here already", where=f"session {found}", fix="close it first")
         session = RemoteSession(self, self._agent, answer, options, is_new=is_new)
         self._sessions[session.session_id] = session
         self._group.start_soon(session.follow, name=f"agentsession remote {session.session_id}")

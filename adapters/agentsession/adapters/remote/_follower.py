@@ -14,6 +14,7 @@ from typing import Final
 import anyio
 from anyio.lowlevel import checkpoint
 
+from agentsession.adapters.remote._mask import Mask
 from agentsession.adapters.remote._problems import error_of
 from agentsession.adapters.remote._readers import Log
 from agentsession.adapters.remote._wire import Cut, Wire
@@ -21,8 +22,6 @@ from agentsession.protocol import AgentSessionError, ConnectionLost, SchemaError
 
 __all__ = ["Follower"]
 
-_SILENT_S: Final = 45.0
-"""The server comments each 15 seconds at the latest."""
 _BREATH: Final = 64
 
 
@@ -36,6 +35,8 @@ class Follower:
         self._log = log
         self._take = take
         self._scope = anyio.CancelScope()
+        self._answered_at: float | None = None
+        """When the server began to send events over the connection that is tried now."""
         self.is_closing = False
         """The server was asked to close the session: a new connection would load it again."""
         self.is_cut = False
@@ -69,8 +70,12 @@ class Follower:
             if self.is_closing:
                 self.is_cut = True
                 return
-            if self._log.last_seq > began or not failures:
-                failures, until = 0, anyio.current_time() + self._wire.give_up_s
+            now, since = anyio.current_time(), self._answered_at
+            if since is not None or not failures:
+                until = now + self._wire.give_up_s
+            # One that was answered and ended at once is no reason to come back at once.
+            if self._log.last_seq > began or (since is not None and now - since > self._wire.backoff.most_s):
+                failures = 0
             failures, began = failures + 1, self._log.last_seq
             wait_s = self._wire.backoff.wait_s(failures)
             if anyio.current_time() + wait_s > until:
@@ -85,9 +90,11 @@ class Follower:
     async def _one(self) -> bool:
         """One connection, to its end; whether nothing more will come. Raises :class:`Cut`."""
         log, breath = self._log, 0
-        async with self._wire.events(self._path, log.last_seq, _SILENT_S) as events:
+        self._answered_at = None
+        async with self._wire.events(self._path, log.last_seq) as events:
             if events is None:
                 return True
+            self._answered_at = anyio.current_time()
             async for name, event_id, data in events:
                 if not data:  # a block without data, such as one that only sets retry, is no event
                     continue
@@ -96,7 +103,7 @@ class Follower:
                 elif name == "closed":
                     return True
                 elif name == "problem":
-                    raise _problem(data)
+                    raise _problem(data, self._wire.mask)
                 if log.is_closed:
                     return True
                 while log.is_full:  # the socket is not read meanwhile
@@ -107,10 +114,10 @@ class Follower:
         return False
 
 
-def _problem(data: str) -> AgentSessionError:
+def _problem(data: str, mask: Mask) -> AgentSessionError:
     try:
         problem = parse_json(data)
     except SchemaError:
         problem = None
     status = problem.get("status") if isinstance(problem, dict) else None
-    return error_of(status if isinstance(status, int) else 500, problem)
+    return error_of(status if isinstance(status, int) else 500, problem, mask)

@@ -1,6 +1,7 @@
 """Problems of the server as the contract's errors.
 
-Not for: connections that break (``_wire.py``). Rules carried: none. May import: ``agentsession.protocol``.
+Not for: connections that break (``_wire.py``). Rules carried: none.
+May import: ``agentsession.protocol``, ``_mask.py``.
 
 docs/reference/http.md says what a problem has. What is no problem of the contract's, such as a proxy's page, becomes
 an error that says its status, and nothing of its text.
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from agentsession.adapters.remote._mask import Mask
 from agentsession.protocol import (
     AbortTimeout,
     AgentSessionError,
@@ -71,29 +73,31 @@ _PARTS: Final = ("where", "expected", "got", "fix")
 _FIXES: Final[Mapping[int, str]] = {
     401: "pass the token that the server's verifier knows: RemoteExecutor(..., token=...)",
     404: "look at the base URL: what is served below it is in docs/reference/http.md",
+    **dict.fromkeys((301, 302, 303, 307, 308), "pass the address that it leads to as base URL: none is followed"),
 }
 
 
-def error_of(status: int, problem: object) -> AgentSessionError:
-    """The error that an answer from 400 on stands for; ``problem`` is its JSON, if it had any."""
+def error_of(status: int, problem: object, mask: Mask) -> AgentSessionError:
+    """The error that an answer from 300 on stands for; ``problem`` is its JSON, if it had any."""
     given: Mapping[str, Any] = problem if isinstance(problem, dict) else {}
     code = given.get("code")
     if not isinstance(code, str):
         return ConfigurationError(f"the server answered {status}, without saying why", fix=_FIXES.get(status))
     detail = given.get("detail")
-    what = detail if isinstance(detail, str) else code
-    parts: dict[str, Any] = {name: given[name] for name in _PARTS if isinstance(given.get(name), str)}
+    code = mask(code)
+    what = mask(detail) if isinstance(detail, str) else code
+    parts: dict[str, Any] = {name: mask(given[name]) for name in _PARTS if isinstance(given.get(name), str)}
     if status in _FIXES:
         parts.setdefault("fix", _FIXES[status])
     rule, name = given.get("rule"), given.get("error")
     if isinstance(rule, str) and name in (None, "ProtocolViolation"):
         blame = given.get("blame")
-        return ProtocolViolation(rule, what, blame="host" if blame == "host" else "peer", **parts)
+        return ProtocolViolation(mask(rule), what, blame="host" if blame == "host" else "peer", **parts)
     if name == "SchemaError" or (name is None and code == SchemaError.default_id):
         pointer, line = given.get("pointer"), given.get("line")
         return SchemaError(
             what,
-            pointer=pointer if isinstance(pointer, str) else "/",
+            pointer=mask(pointer) if isinstance(pointer, str) else "/",
             line=line if isinstance(line, int) else None,
             id=code,
             **parts,

@@ -1,7 +1,7 @@
-"""A session behind the server: the host's calls go out, the record's events come in and are folded.
+"""A session behind the server: the calls of its host.
 
-Not for: connections (``_wire.py``, ``_follower.py``). Rules carried: LIFE-06, LIFE-07, LIFE-13 and
-WIRE-02 of what comes in. May import: ``agentsession.protocol``, anyio, the modules beside it.
+Not for: its events (``_folded.py``), connections (``_wire.py``, ``_follower.py``). Rules carried: LIFE-06, LIFE-07,
+LIFE-13. May import: ``agentsession.protocol``, anyio, the modules beside it.
 
 ``stream()`` is no coroutine in the contract: it knows the stream's id, or raises, when it returns. So it waits for the
 server without giving way to a task. :meth:`RemoteSession.begin` is the same for who can await.
@@ -11,13 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from types import TracebackType
-from typing import Any, Final, Protocol, Self, TypeVar
+from typing import Final, Protocol, Self
 
 import anyio
-from pydantic import ValidationError
 
+from agentsession.adapters.remote._folded import Folded
 from agentsession.adapters.remote._follower import Follower
-from agentsession.adapters.remote._readers import Log, Reader, Stream
+from agentsession.adapters.remote._readers import Reader, Stream
+from agentsession.adapters.remote._shapes import malformed, mapping, model, shown
+from agentsession.adapters.remote._starting import start_of
 from agentsession.adapters.remote._wire import Json, Sent, Wire, path_of
 from agentsession.protocol import (
     AbortResult,
@@ -28,8 +30,6 @@ from agentsession.protocol import (
     ConnectionLost,
     Content,
     CursorGone,
-    ElicitationRequest,
-    Event,
     ExecutionOptions,
     Initialize,
     InvalidInput,
@@ -38,32 +38,21 @@ from agentsession.protocol import (
     PendingRequest,
     ProtocolViolation,
     Receipt,
-    SchemaError,
     SessionClosed,
     SessionConfig,
-    SessionMachine,
     SessionState,
     SteerData,
     StreamActive,
-    ToolProgress,
-    ToolRequest,
     Unimplemented,
     as_answers,
     as_content,
     dumps,
-    parse_event,
-    parse_json,
 )
 
 __all__ = ["RemoteSession"]
 
-M = TypeVar("M", Receipt, AbortResult)
-
 _LONG_S: Final = 60.0
 """How long an abort or close may take: the agent has a grace time, which the server knows."""
-
-_LOADED: Final = ("tools", "host_tool_execution", "permission_mode", "model", "limits")
-"""The options of ``load`` that a turn can have."""
 
 
 class Owner(Protocol):
@@ -86,42 +75,26 @@ class RemoteSession:
 
     def __init__(self, owner: Owner, agent: str, answer: Json, options: OpenOptions, *, is_new: bool) -> None:
         """``answer``: the session as the server shows it. Raises :class:`ConnectionLost` if that is none."""
-        session_id, last_seq = answer.get("sessionId"), answer.get("lastSeq")
-        if not isinstance(session_id, str) or not isinstance(last_seq, int):
-            raise _malformed("a session")
-        self.session_id = session_id
+        self.session_id, begins_at = shown(answer)
         self._owner = owner
         self._wire = owner.wire
-        self._path = path_of("agents", agent, "sessions", session_id)
+        self._path = path_of("agents", agent, "sessions", self.session_id)
         self._options = options
         self._is_new = is_new
-        self._begins_at = last_seq
-        self._machine = SessionMachine(blame="peer")
-        self._log = Log()
-        self._follower = Follower(self._wire, f"{self._path}/events?follow=true", self._log, self._take)
-        self._requests: dict[str, PendingRequest] = {}
-        self._answered: set[str] = set()
-        """What was answered and has no response yet: a secret answer is recorded when the executor takes it."""
-        self._opening: str | None = None
-        """The stream that was opened last, while none of its events has come."""
-        self._is_new_turn = False
-        """Whether that stream begins a turn."""
-        self._is_beginning = False
+        self._begins_at = begins_at
         kinds = options.host.elicitation_kinds
-        self._kinds = None if kinds is None else frozenset(kinds)
-        # What an earlier host could show decided what was cancelled then; this host's kinds count from now on.
-        self._machine.host_kinds = self._kinds if is_new else None
+        self._folded = Folded(self.session_id, self._wire.mask, begins_at=begins_at, kinds=kinds, is_new=is_new)
+        self._log = self._folded.log
+        self._follower = Follower(self._wire, f"{self._path}/events?follow=true", self._log, self._folded.take)
 
     def __repr__(self) -> str:
         return f"RemoteSession({self.session_id!r}, {self.state})"
-
-    # -- what comes in ------------------------------------------------------------------------------------------------
 
     async def follow(self) -> None:
         """Bring its events, until it is closed. Run by the executor."""
         await self._follower.run()
         if self._log.is_closed:
-            self._machine.abandon()
+            self._folded.close()
             self._owner.forget(self)
 
     async def begun(self) -> None:
@@ -131,43 +104,8 @@ class RemoteSession:
             raise self._log.failure
 
     async def _come(self, seq: int) -> None:
-        with self._log.hurry():
-            while self._log.last_seq < seq and not self._log.is_closed:
-                await self._log.changed()
-
-    def _take(self, id: str, data: str) -> None:
-        if self._log.is_closed:
-            return
-        try:
-            event = self._parsed(id, data)
-            self._machine.feed(event)
-        except ProtocolViolation as error:
-            self._log.close(error)
-            self._machine.abandon()
-            return
-        if isinstance(event, ElicitationRequest) or (isinstance(event, ToolRequest) and not event.partial):
-            self._requests[event.request_id] = event
-        if event.stream_id is not None and event.stream_id == self._opening:
-            self._opening = None
-        self._log.append(event)
-        if event.seq >= self._begins_at:
-            self._machine.host_kinds = self._kinds
-
-    def _parsed(self, id: str, data: str) -> Event:
-        try:
-            event = parse_event(parse_json(data))
-        except SchemaError as error:
-            said = "; ".join([error.what, *(f"{name}: {text}" for name, text in error.parts().items())])
-            raise ProtocolViolation("WIRE-02", said, blame="peer", where=f"session {self.session_id}") from error
-        if event.session_id != self.session_id or str(event.seq) != id:
-            raise ProtocolViolation(
-                "WIRE-02",
-                "an event has another place than the one that it came under",
-                blame="peer",
-                where=f"session {self.session_id}, id {id[:40]}",
-                got=f"session {event.session_id}, seq {event.seq}",
-            )
-        return event
+        # Longer than the follower takes to find out that the connection is gone, and to give it up.
+        await self._folded.come(seq, within_s=self._wire.silent_s + self._wire.give_up_s)
 
     # -- what is known ------------------------------------------------------------------------------------------------
 
@@ -178,17 +116,11 @@ class RemoteSession:
 
     @property
     def state(self) -> SessionState:
-        if self._machine.state != "closed" and (self._opening is not None or self._is_beginning):
-            return "running"
-        return self._machine.state
+        return self._folded.state
 
     @property
     def pending(self) -> Sequence[PendingRequest]:
-        if self._opening is not None and self._is_new_turn:
-            return []
-        waiting = (name for name in self._machine.pending if name not in self._answered)
-        # Copies: who changes the arguments of what waits must change nothing that was read.
-        return [self._requests[name].model_copy(deep=True) for name in waiting]
+        return self._folded.pending
 
     @property
     def last_seq(self) -> int:
@@ -220,11 +152,11 @@ class RemoteSession:
         Of two at once the second raises :class:`StreamActive`, as it does with :meth:`stream`.
         """
         given, sent = self._start(input, options)
-        self._is_beginning = True
+        self._folded.is_beginning = True
         try:
             answer = await self._wire.call(sent)
         finally:
-            self._is_beginning = False
+            self._folded.is_beginning = False
         return self._started(given, answer)
 
     def _start(
@@ -234,53 +166,28 @@ class RemoteSession:
     ) -> tuple[MessageInput | Sequence[Answer] | None, Sent]:
         self._check_open()
         key = input.idempotency_key if isinstance(input, MessageInput) else None
-        if self.state == "running" and (key is None or self._is_beginning):
+        if self.state == "running" and (key is None or self._folded.is_beginning):
             # The events that came say so; where they lag behind, the server does. A message that may have been sent
             # before is its to tell.
             raise StreamActive(
                 "a stream runs already",
-                where=f"session {self.session_id}, stream {self._opening or self._machine.stream_id}",
+                where=f"session {self.session_id}, stream {self._folded.stream_id}",
                 expected="one stream at a time (LIFE-07)",
                 fix="read it to its end, or abort() it; answer with respond(), intervene with steer()",
             )
-        body: dict[str, Any] = {}
-        given: MessageInput | Sequence[Answer] | None
-        if isinstance(input, (str, MessageInput)):
-            given = MessageInput(content=as_content(input)) if isinstance(input, str) else input
-            body["input"] = given.to_wire()
-        else:
-            given = None if input is None else as_answers(input)
-            if given is not None:
-                body["input"] = [answer.to_wire() for answer in given]
-        options = self._of_turn(options)
-        if options is not None:
-            body["options"] = options.to_wire()
-        sent = Sent("POST", f"{self._path}/stream", body)
-        if key is not None and 0 < len(key) <= 256 and key.isascii() and key.isprintable():
-            sent = Sent("POST", f"{self._path}/stream", body, key)
-        return given, sent
-
-    def _of_turn(self, options: ExecutionOptions | None) -> ExecutionOptions | None:
-        """The options of a turn: the server loads a session without any, so those of ``load`` go with each turn."""
         loaded = None if self._is_new else self._options.execution
-        kept = {
-            name: getattr(loaded, name) for name in _LOADED if loaded is not None and name in loaded.model_fields_set
-        }
-        if not kept:
-            return options
-        given = {} if options is None else {name: getattr(options, name) for name in options.model_fields_set}
-        return ExecutionOptions(**(kept | given))
+        return start_of(f"{self._path}/stream", input, options, loaded)
 
     def _started(self, given: MessageInput | Sequence[Answer] | None, answer: Json) -> Stream:
         stream_id, turn_id, receipts = answer.get("streamId"), answer.get("turnId"), answer.get("receipts", [])
         if not isinstance(stream_id, str) or not isinstance(turn_id, str) or not isinstance(receipts, list):
-            raise _malformed("a stream")
-        taken = [_model(Receipt, receipt) for receipt in receipts]
-        self._is_new_turn = isinstance(given, MessageInput)
+            raise malformed("a stream")
+        taken = [model(Receipt, receipt) for receipt in receipts]
         if given is not None and not isinstance(given, MessageInput):
-            self._note(given, taken)
-        if not self._machine.is_ended(stream_id) and stream_id != self._machine.stream_id:
-            self._opening = stream_id
+            if len(taken) != len(given):
+                raise malformed("a receipt for each answer")
+            self._folded.answered(given, taken)
+        self._folded.started(stream_id, is_new_turn=isinstance(given, MessageInput))
         return Stream(self._log, stream_id=stream_id, turn_id=turn_id, receipts=taken)
 
     # -- the other calls ----------------------------------------------------------------------------------------------
@@ -292,45 +199,40 @@ class RemoteSession:
         answer = await self._call("respond", {"answers": [each.to_wire() for each in given]})
         receipts = answer.get("receipts")
         if not isinstance(receipts, list) or len(receipts) != len(given):
-            raise _malformed("a receipt for each answer")
-        taken = [_model(Receipt, receipt) for receipt in receipts]
-        self._note(given, taken)
+            raise malformed("a receipt for each answer")
+        taken = [model(Receipt, receipt) for receipt in receipts]
+        self._folded.answered(given, taken)
         await self._caught_up()
         return taken
-
-    def _note(self, answers: Sequence[Answer], receipts: Sequence[Receipt]) -> None:
-        for answer, receipt in zip(answers, receipts, strict=False):
-            if receipt.ok and not isinstance(answer, ToolProgress):
-                self._answered.add(answer.request_id)
 
     async def steer(self, data: Content | SteerData) -> Receipt:
         """Give the working agent something to read (see ``AgentSession.steer``)."""
         self._require("steering")
         self._check_open()
         steer = data if isinstance(data, SteerData) else SteerData(message=as_content(data))
-        receipt = _model(Receipt, await self._call("steer", steer.to_wire()))
+        receipt = model(Receipt, await self._call("steer", steer.to_wire()))
         await self._caught_up()
         return receipt
 
     async def update(self, config: SessionConfig) -> Receipt:
         """Change model, mode, tools, title, state or config (see ``AgentSession.update``)."""
         self._check_open()
-        receipt = _model(Receipt, await self._wire.call(Sent("PATCH", self._path, config.to_wire())))
+        receipt = model(Receipt, await self._wire.call(Sent("PATCH", self._path, config.to_wire())))
         await self._caught_up()
         return receipt
 
     async def abort(self, reason: str | None = None) -> AbortResult:
         """End the turn (see ``AgentSession.abort``)."""
         self._require("abort")
-        if self._machine.state == "closed":
+        if self._folded.is_closed:
             return AbortResult(status="idle")
-        stream_id = self._opening or self._machine.stream_id
+        stream_id = self._folded.stream_id
         try:
             answer = await self._call("abort", {} if reason is None else {"reason": reason}, timeout_s=_LONG_S)
         except AbortTimeout as error:
             self._end(error)
             raise
-        result = _model(AbortResult, answer)
+        result = model(AbortResult, answer)
         await self._caught_up()
         end = self._log.end_of(stream_id) if result.status == "idle" else None
         if end is not None:  # it ran when it was called: an answer that a cut has delayed must not hide that
@@ -345,9 +247,7 @@ class RemoteSession:
         if self._log.is_closed:
             return
         with self._log.hurry():
-            last = (await self._wire.call(Sent("GET", self._path))).get("lastSeq")
-            if not isinstance(last, int):
-                raise _malformed("a session")
+            _, last = shown(await self._wire.call(Sent("GET", self._path)), self.session_id)
             await self._come(last)
 
     async def refresh(self) -> None:
@@ -381,7 +281,7 @@ class RemoteSession:
     def _check_open(self) -> None:
         if self._log.failure is not None:
             raise self._log.failure
-        if self._machine.state == "closed" or self._follower.is_closing:
+        if self._folded.is_closed or self._follower.is_closing:
             raise SessionClosed(
                 "the session is closed", where=f"session {self.session_id}", fix="load it, or open another one"
             )
@@ -397,7 +297,7 @@ class RemoteSession:
 
     async def aclose(self) -> None:
         """Close it, here and on the server (see ``AgentSession.aclose``)."""
-        if self._machine.state == "closed" or self._follower.is_closing:
+        if self._folded.is_closed or self._follower.is_closing:
             return
         self._follower.is_closing = True
         failure: AgentSessionError | None = None
@@ -421,19 +321,17 @@ class RemoteSession:
         if not self._follower.is_cut or not self.descriptor.supports("load"):
             return
         more: object = True
-        while more is True:
-            page = await self._wire.call(Sent("GET", f"{self._path}/events?after={self.last_seq}&limit=1000"))
+        while more is True and not self._log.is_closed:
+            page = await self._wire.call(Sent("GET", f"{self._path}/events?after={self.last_seq}&limit=100"))
             events, more = page.get("events"), page.get("more")
-            if not isinstance(events, list):
-                raise _malformed("a page of events")
+            if not isinstance(events, list) or (more is True and not events):
+                raise malformed("a page of events")
             for event in events:
-                self._take(str(mapping(event).get("seq")), dumps(event))
+                self._folded.take(str(mapping(event).get("seq")), dumps(event))
         await self._call("close", {}, timeout_s=_LONG_S)
 
     def _end(self, failure: Exception | None) -> None:
-        self._opening = None
-        self._machine.abandon()
-        self._log.close(failure)
+        self._folded.close(failure)
         self._follower.stop()
         self._owner.forget(self)
 
@@ -449,23 +347,3 @@ class RemoteSession:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
-
-
-def _model(cls: type[M], value: Any) -> M:
-    try:
-        return cls.model_validate(value, by_alias=True, by_name=False)
-    except ValidationError as error:
-        raise _malformed(f"no {cls.__name__}") from error
-
-
-def _malformed(what: str) -> ConnectionLost:
-    return ConnectionLost(
-        "the server's answer is not what was asked for", expected=what, fix="look whether both speak the same version"
-    )
-
-
-def mapping(value: object) -> dict[str, Any]:
-    """A JSON object of an answer. Raises :class:`ConnectionLost`."""
-    if not isinstance(value, dict):
-        raise _malformed("an object")
-    return value
