@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.host.acp.editor import Lines
@@ -68,6 +71,7 @@ async def test_stdout_carries_protocol_lines_alone(tmp_path: Path) -> None:
 
 SERVES = """
 import asyncio
+import os
 from agentsession.adapters.scripted import ScriptedExecutor
 from agentsession.host.acp import serve_acp
 
@@ -130,3 +134,16 @@ async def test_sigterm_ends_the_process_and_its_turn(tmp_path: Path) -> None:
         *("user_message_chunk", "agent_message_chunk", "user_message_chunk", "tool_call")
     ]
     assert told[-1]["status"] == "failed"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="files can be read and written there")
+@pytest.mark.parametrize("name", ["stdin", "stdout"])
+def test_a_file_in_the_place_of_an_editor_is_said_before_the_agent_is_loaded(tmp_path: Path, name: str) -> None:
+    words = [sys.executable, "-m", "agentsession.host.cli", "acp", "no_such_module:agent"]
+    streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
+    with (tmp_path / "lines").open("w+b") as file:
+        streams[name] = file
+        done = subprocess.run(words, stderr=subprocess.PIPE, text=True, timeout=60, check=False, **streams)
+    assert done.returncode == 2
+    assert f"{name} is a file" in done.stderr
+    assert "an editor starts the command" in done.stderr

@@ -124,9 +124,29 @@ def test_a_signal_ends_it_in_order_while_somebody_reads(folder: Path, number: si
             assert any(b"stream_end" in line for line in response)
             process.send_signal(number)
             assert process.wait(timeout=30) == code
+        assert process.stderr is not None
+        assert process.stderr.read().endswith("stopped; what waits is in s.db\n")
     with serving(folder, "--store", "s.db", "--tools", "clerk:tools") as (_, address):
         found = json.loads(call(address, "/api/agents/scripted/sessions/s")[1])
         assert (found["state"], len(found["pending"])) == ("input_required", 1)
+
+
+def test_where_nothing_is_served_it_is_said_what_is(folder: Path) -> None:
+    with serving(folder, "--agui") as (_, address):
+        status, told = call(address, "/agents")
+        assert (status, json.loads(told)["code"]) == (404, "not-found")
+        assert "/api/agents, /api/openapi.json, /agui/scripted;" in json.loads(told)["fix"]
+
+
+@pytest.mark.parametrize("allowed", [(), ("--allow-host", "agent.example")])
+def test_at_all_addresses_it_names_one_that_answers_and_says_under_which_names_it_does(
+    folder: Path, allowed: tuple[str, ...]
+) -> None:
+    with serving(folder, "--host", "0.0.0.0", "--tokens", "tokens", *allowed) as (process, address):
+        assert call(address, "/api/agents", headers={"Authorization": f"Bearer {TOKEN}"})[0] == 200
+        assert process.stderr is not None
+        said = [process.stderr.readline() for _ in range(2)][1]
+        assert ("agent.example" if allowed else "--allow-host NAME") in said
 
 
 def test_a_port_that_is_taken_is_said_with_one_that_may_be_free(folder: Path) -> None:
@@ -148,6 +168,10 @@ def test_a_port_that_is_taken_is_said_with_one_that_may_be_free(folder: Path) ->
         (("--allow-host", "agent.example"), "--allow-host needs users who log in"),
         (("--tokens", "clerk.py"), "auth-invalid"),
         (("--tokens", "nowhere"), "auth-invalid"),
+        (("--tools", "clerk:nothing"), "fix:      agentsession serve --tools clerk:tools"),
+        (("--store", "clerk.py"), "the record database cannot be used"),
+        (("--port", "99999"), "a port from 0 to 65535"),
+        (("--allow-origin", "app.example"), "where:    allowed_origins"),
     ],
 )
 def test_what_does_not_go_together_is_said_before_anything_is_opened(

@@ -72,7 +72,7 @@ _BY_CODE: Final[Mapping[str, type[AgentSessionError]]] = {
 _PARTS: Final = ("where", "expected", "got", "fix")
 _FIXES: Final[Mapping[int, str]] = {
     401: "pass the token that the server's verifier knows: RemoteExecutor(..., token=...)",
-    404: "look at the base URL: what is served below it is in docs/reference/http.md",
+    404: "look at the base URL: the contract is right below it; agentsession serve has it at /api",
     **dict.fromkeys((301, 302, 303, 307, 308), "pass the address that it leads to as base URL: none is followed"),
 }
 

@@ -10,6 +10,8 @@ import contextlib
 import functools
 import importlib
 import logging
+import os
+import stat
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -18,7 +20,7 @@ from agentsession.host._toolbox import connected
 from agentsession.host.cli._command_policy import CommandPolicy, remembered_answers
 from agentsession.host.cli._exit_codes import Exit
 from agentsession.host.cli._hooks import find_hooks
-from agentsession.host.cli._out import Out
+from agentsession.host.cli._out import CommandError, Out
 from agentsession.host.cli._run import quiet_libraries
 from agentsession.host.cli._setup import Loaded, RunOptions, open_store, prepare
 from agentsession.host.cli._signals import signals
@@ -39,11 +41,32 @@ def run_acp(options: RunOptions) -> Exit:
         logging.basicConfig(stream=sys.stderr, level=logging.INFO)
     importlib.import_module("agentsession.host.acp")  # said before the agent is loaded, if it is not installed
 
+    _check_stdio()
     with contextlib.redirect_stdout(sys.stderr):
         loaded = prepare(options, "acp", folder=None)
         CommandPolicy(options, folder=None)  # a file that cannot be used is said now, not to the editor
         remembered_answers()
     return asyncio.run(_serve(options, loaded))
+
+
+def _check_stdio() -> None:
+    """Say to whoever typed the command that an editor types it."""
+    if os.isatty(0):
+        Out(sys.stderr).text("acp waits for an editor's messages on stdin; it is not for typing. Ctrl-C ends it.\n")
+    if os.name == "nt":  # there the protocol is read and written by threads, which files are good for
+        return
+    for name, number in (("stdin", 0), ("stdout", 1)):
+        try:
+            what = "a file" if stat.S_ISREG(os.fstat(number).st_mode) else None
+        except OSError:
+            what = "closed"
+        if what is not None:
+            raise CommandError(
+                f"{name} is {what}",
+                where="acp",
+                expected="pipes: an editor starts the command and talks to it",
+                fix="name the command in the editor's settings (docs/how-to/use-an-agent-in-your-editor.md)",
+            )
 
 
 async def _serve(options: RunOptions, loaded: Loaded) -> Exit:

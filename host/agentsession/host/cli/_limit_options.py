@@ -131,5 +131,5 @@ def _price(text: str) -> tuple[str, Price]:
 
 def _wrong(option: str, got: str, expected: str, fix: str) -> CommandError:
     return CommandError(
-        f"{option} {got[:60]} cannot be used", id="usage", where="run", expected=expected, fix=f"try {fix}"
+        f"{option} {got[:60]} cannot be used", id="usage", where=option, expected=expected, fix=f"try {fix}"
     )

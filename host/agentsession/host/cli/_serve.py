@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from agentsession.host.cli._command_policy import CommandPolicy
 from agentsession.host.cli._exit_codes import Exit
 from agentsession.host.cli._load import Kind, kind_of, load_object
-from agentsession.host.cli._out import CommandError, Out
+from agentsession.host.cli._out import CommandError, Out, ReaderGone
 from agentsession.host.cli._setup import Loaded, RunOptions, make_host, open_store, prepare
 from agentsession.host.cli._signals import signals
 from agentsession.protocol import ConfigurationError
@@ -59,7 +59,9 @@ def serve(options: ServeOptions) -> Exit:
     _check(options)
     verify = _verifier(options)
     loaded = prepare(options.run, "serve")
-    return asyncio.run(_serve(options, loaded, verify))
+    ended = asyncio.run(_serve(options, loaded, verify))
+    _say(options, "stopped\n" if options.run.store is None else f"stopped; what waits is in {options.run.store}\n")
+    return ended
 
 
 def _check(options: ServeOptions) -> None:
@@ -237,11 +239,19 @@ def _listen(options: ServeOptions) -> socket.socket:
                 f"{options.address}:{options.port} is taken",
                 id="port-in-use",
                 where="serve",
-                fix=f"agentsession serve --port {options.port + 1}, or --port 0 for a free one",
+                fix=f"add --port {options.port % 65535 + 1}, or --port 0 for a free one",
             ) from error
-        why = error.strerror if isinstance(error, OSError) else "a port is a number from 0 to 65535"
+        if isinstance(error, OverflowError):
+            got, expected = None, "a port from 0 to 65535"
+        else:
+            got, expected = error.strerror, "an address of this machine, and a port that you may listen at"
         raise CommandError(
-            f"{options.address}:{options.port} cannot be listened at: {why}", id="port-in-use", where="serve"
+            f"{options.address}:{options.port} cannot be listened at",
+            id="port-in-use",
+            where="serve",
+            got=got,
+            expected=expected,
+            fix="leave out --host, or add --port 0 for a free port",
         ) from error
     return listening
 
@@ -281,8 +291,12 @@ async def _run_server(app: Any, listening: socket.socket, options: ServeOptions,
 
 def _banner(listening: socket.socket, options: ServeOptions, name: str) -> None:
     """Where to go, on stderr; a program that started the server reads the port from the first line."""
-    host, port = listening.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
+    bound: tuple[str, int] = listening.getsockname()[:2]
+    host, port = bound
+    # An address that stands for all of them is a name of none: requests to it would be refused.
+    is_any = host in ("0.0.0.0", "::")
+    near = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    shown = f"[{near}]" if ":" in near else near
     base = f"http://{shown}:{port}"
     lines = [f"serving {name} at {base}  (Ctrl-C stops)"]
     lines.append(f"  contract  {base}/api/agents   openapi: {base}/api/openapi.json")
@@ -290,9 +304,18 @@ def _banner(listening: socket.socket, options: ServeOptions, name: str) -> None:
         lines.append(f"  AG-UI     {base}/agui/{name}")
     if options.ui:
         lines.append(f"  inspector {base}/")
+    if is_any and options.allowed_hosts:
+        lines.append(f"  others call it {', '.join(options.allowed_hosts)}")
+    elif is_any:
+        lines.append("  other machines are refused until --allow-host NAME says by which name or address they call it")
     if options.bare:
         lines.append("  bare: the client is the host, and decides on every call")
     if options.run.store is None:
         store = shlex.join(["--store", "sessions.db"])
         lines.append(f"  sessions live as long as this process; {store} keeps them")
-    Out(sys.stderr, color=options.run.color).text("\n".join(lines) + "\n")
+    _say(options, "\n".join(lines) + "\n")
+
+
+def _say(options: ServeOptions, text: str) -> None:
+    with contextlib.suppress(ReaderGone):  # who started it need not read what it says
+        Out(sys.stderr, color=options.run.color).text(text)

@@ -121,7 +121,7 @@ def prepare(options: RunOptions, command: str = "run", folder: str | None = ".")
     found = load_object(options.target, command, AGENT)
     check_credentials(found, options.model)
     executor = find_executor(found, options.target, command, store=options.store)
-    tools = load_tools(options.tools) if options.tools else ToolBox()
+    tools = load_tools(options.tools, command) if options.tools else ToolBox()
     hooks = [*find_hooks(options.hooks, folder), *fallback_hooks(options.fallback, asks=options.ask_fallback)]
     return Loaded(executor, tools, hooks)
 
@@ -170,13 +170,13 @@ def fallback_hooks(models: Sequence[str], *, asks: bool = False) -> list[Lifecyc
     return [ModelRouter(models, policy="ask" if asks else "silent")]
 
 
-def load_tools(target: str) -> ToolProvider:
+def load_tools(target: str, command: str = "run") -> ToolProvider:
     """The tools that ``MODULE:NAME`` stands for: one, a list, a box, or a function that returns one of the latter."""
-    found = load_object(target, "run --tools", TOOLS)
+    found = load_object(target, f"{command} --tools", TOOLS)
     if inspect.isfunction(found) and "Tool" in str(found.__annotations__.get("return", "")):
         if inspect.iscoroutinefunction(found) or needed_arguments(found):
             raise _no_tools(target, f"{target} is {kind_of(found)}")
-        found = call_factory(found, target, "run --tools")
+        found = call_factory(found, target, f"{command} --tools")
     if is_provider(found):
         return found
     if not is_list(found):
@@ -239,6 +239,7 @@ async def open_store(options: RunOptions) -> AsyncGenerator[RecordStore | None]:
     import agentsession.host as host
 
     async with host.SqliteRecordStore(options.store) as store:
+        await store.list("", "")  # a file that cannot be used is told now, and not at the first message
         yield store
 
 

@@ -92,8 +92,10 @@ def _host(value: str) -> str:
     if not value or any(sign in value for sign in "*,/@ ") or not value.isascii():
         raise ConfigurationError(
             "a host that is allowed cannot be read",
+            where="allowed_hosts",
             got=ascii(value),
             expected="a name or address, perhaps with a port, such as app.example or 10.0.0.2:8000; no patterns",
+            fix="write it as it stands in the address, without http:// and without a path",
         )
     return value.lower()
 
@@ -104,8 +106,10 @@ def _origin(value: str) -> str:
     if not is_one or any(sign in value for sign in "*, @"):
         raise ConfigurationError(
             "an origin that is allowed cannot be read",
+            where="allowed_origins",
             got=ascii(value),
             expected="one scheme, host and port, such as https://app.example; no wildcard, no commas, no path",
+            fix="write it as the page's address begins, up to the first / after the host; give several one by one",
         )
     return value.lower()
 
@@ -172,7 +176,7 @@ class _Border:
                 "host",
                 "this server does not answer under that name",
                 got=ascii(", ".join(given))[1:-1] or "no Host header",
-                fix="call it by a name that it was told: allowed_hosts",
+                fix="call it by a name that it was told (allowed_hosts; serve --allow-host)",
             )
         for origin in headers.getlist("origin"):
             if origin.lower() not in self._origins and origin.lower() != f"{scope['scheme']}://{host}":
@@ -181,7 +185,7 @@ class _Border:
                     "origin",
                     "pages of that origin may not call this server",
                     got=ascii(origin)[1:-1],
-                    fix="name it in allowed_origins, if its pages are to be trusted",
+                    fix="name it in allowed_origins (serve --allow-origin), if its pages are to be trusted",
                 )
         # A page elsewhere that loads from here without an origin, as an image would be, is no page of this server.
         if (

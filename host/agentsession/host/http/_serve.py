@@ -7,9 +7,10 @@ Not for: listening (the command does). Rules carried: none. May import: starlett
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
+from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Mount, Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -17,6 +18,7 @@ from agentsession.host.http._app import contract_app
 from agentsession.host.http._guards import API_POLICY, LOOPBACK_HOSTS, guarded
 from agentsession.host.http._limits import Limits
 from agentsession.host.http._principals import Verifier, check_exposure, is_loopback
+from agentsession.host.http._problems import Problem
 from agentsession.host.live import LiveSessions
 
 __all__ = ["serve_app"]
@@ -57,12 +59,13 @@ def serve_app(
             # A mount alone would not take the address without a slash at its end, which is the one that is shown.
             routes += [Route(f"/agui/{name}", _At(f"/agui/{name}", app)), Mount(f"/agui/{name}", app)]
     policy = API_POLICY
+    found = ["/api/agents", "/api/openapi.json", *(f"/agui/{name}" for name in sessions.agents if agui)]
     page: list[BaseRoute] = []
     if ui:
         part = importlib.import_module("agentsession.host.inspector")
         page = list(part.inspector_routes("", api="/api"))
         policy = part.POLICY
-    routes.append(Mount("/", guarded(_Raising(Router(page)), for_anybody=True, policy=policy, **given)))
+    routes.append(Mount("/", guarded(_Raising(Router(page), found), for_anybody=True, policy=policy, **given)))
     return Router(routes, redirect_slashes=False)
 
 
@@ -74,14 +77,21 @@ def _names(bound_to: str) -> list[str]:
 
 
 class _Raising:
-    """A router whose 404 and 405 are raised, to become problems."""
+    """A router whose 404 and 405 are raised, to become problems; the first says what is served."""
 
-    def __init__(self, router: Router) -> None:
+    def __init__(self, router: Router, found: Sequence[str]) -> None:
         self._router = router
+        self._found = found
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["app"] = self
-        await self._router(scope, receive, send)
+        try:
+            await self._router(scope, receive, send)
+        except HTTPException as error:
+            if error.status_code != 404:
+                raise
+            fix = f"take one of {', '.join(self._found)}; a page is at / with ui (serve --ui)"
+            raise Problem(404, "not-found", "nothing is served at this path", fix=fix) from error
 
 
 class _At:
