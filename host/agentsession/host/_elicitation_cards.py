@@ -87,7 +87,6 @@ def approval_card(
     card_id: str, request: ToolRequest, decision: PolicyDecision, position: Position, asked_at: str
 ) -> Card:
     """The card of a call that waits for a yes."""
-    known = {"by": decision.by, "reason": decision.reason, "where": decision.where, "scope": decision.scope or None}
     return Card(
         id=card_id,
         kind="approval",
@@ -103,8 +102,14 @@ def approval_card(
         tool=request.name,
         args=dict(request.args or {}),
         owner=request.owner,
-        why={name: value for name, value in known.items() if value is not None},
+        why=why_asked(decision),
     )
+
+
+def why_asked(decision: PolicyDecision) -> dict[str, str]:
+    """Why a person is asked about a call: ``by``, and ``reason``, ``where`` and ``scope`` where they are known."""
+    known = {"by": decision.by, "reason": decision.reason, "where": decision.where, "scope": decision.scope or None}
+    return {name: value for name, value in known.items() if value is not None}
 
 
 def question_card(card_id: str, request: ElicitationRequest, position: Position, asked_at: str) -> Card:

@@ -19,7 +19,7 @@ CARDS = """(async () => {
   document.body.append(place);
   const answer = async (item, given) => (sent.push(given), { status: "applied" });
   const cards = new Cards(place, { answer, endTurn() {} });
-  const view = { agent: "coder", tools: new Map() };
+  const view = { agent: "coder", tools: new Map(), threads: new Map() };
   const call = (requestId, args) => ({
     kind: "call", requestId, args, name: "rm", number: 1, at: "", thread: "", needs: "grant", status: "waiting",
     events: [],
@@ -87,7 +87,7 @@ async def test_arguments_that_came_cut_are_said_to_be_and_cannot_be_edited(brows
         told = await tab.run(
             cards("""
   const item = call("r", { path: "a…" });
-  item.events.push({ _meta: { cut: true } });
+  item.isCut = true;
   show(item);
   return [place.textContent.includes("What runs is longer than this"), place.textContent.includes("Edit")];""")
         )

@@ -300,7 +300,7 @@ def _shown(session: LiveSession) -> dict[str, Any]:
         "agent": session.agent.name,
         "sessionId": session.key.session_id,
         "state": session.state,
-        "pending": [request.to_wire() for request in session.pending],
+        "pending": [request.to_wire() for request in (*session.pending, *session.asked_below)],
         "lastSeq": session.last_seq,
         "isHosted": session.is_hosted,
         "descriptor": session.descriptor.to_wire(),

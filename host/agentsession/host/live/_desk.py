@@ -10,13 +10,15 @@ and when the client answers, the turn is run again and asks again. So nothing is
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 
 import anyio
 
 from agentsession.host._elicitation import Approval, Position
+from agentsession.host._elicitation_cards import why_asked
 from agentsession.host._policy import PolicyDecision
-from agentsession.protocol import ElicitationAnswer, ElicitationRequest, ToolRequest
+from agentsession.protocol import ElicitationAnswer, ElicitationRequest, PendingRequest, ToolRequest
 
 __all__ = ["Desk", "Said", "Word"]
 
@@ -52,6 +54,7 @@ class Desk:
         self._changed = changed
         self._asked: dict[str, anyio.Event] = {}
         self._said: dict[str, Said] = {}
+        self._shown: dict[str, PendingRequest] = {}
         self.left: set[str] = set()
         """What was asked and left waiting: a sub-agent's requests are in no list of its caller's session."""
 
@@ -60,19 +63,34 @@ class Desk:
         """The requests that the host asks about now, by the ids that the client knows."""
         return set(self._asked)
 
+    @property
+    def waiting(self) -> list[PendingRequest]:
+        """What waits for a word, each with why it is asked (see :meth:`shown`)."""
+        return [request for name, request in self._shown.items() if name in self._asked or name in self.left]
+
+    def shown(self, request: PendingRequest) -> PendingRequest:
+        """A request with ``why`` in its ``_meta``, if the host asks it: ``by``, ``reason``, ``where`` and ``scope``, as
+        far as they are known. Only the host says so: what an agent wrote there is left out."""
+        asked = self._shown.get(request.request_id)
+        return _with_why(request, None if asked is None or asked.meta is None else asked.meta.get("why"))
+
     # --- for the host ------------------------------------------------------------------------------------------------
 
     async def approve(self, request: ToolRequest, decision: PolicyDecision, position: Position) -> Approval:
         """Wait for a word on a call; ``pause`` once the turn only waits for people."""
-        word = await self._wait(request.request_id, position.problem)
+        why = why_asked(decision)
+        if "where" in why:  # a client need not know the server's folders
+            why["where"] = re.split(r"[\\/]", why["where"])[-1]
+        word = await self._wait(_with_why(request, why), position.problem)
         return word if isinstance(word, Approval) else Approval.pause()
 
     async def ask(self, request: ElicitationRequest, position: Position) -> ElicitationAnswer | None:
         """Wait for the answer to a question."""
-        word = await self._wait(request.request_id, position.problem)
+        word = await self._wait(_with_why(request, None), position.problem)
         return word if isinstance(word, ElicitationAnswer) else None
 
-    async def _wait(self, request_id: str, problem: str | None) -> Word | None:
+    async def _wait(self, request: PendingRequest, problem: str | None) -> Word | None:
+        request_id = request.request_id
         before = self._said.get(request_id)
         if before is not None and before.is_taken:  # it came to nothing, and the host asks again
             del self._said[request_id]
@@ -82,12 +100,15 @@ class Desk:
         if said is None:
             self.left.discard(request_id)
             waits = self._asked[request_id] = anyio.Event()
+            self._shown[request_id] = request
             self._changed()
             try:
                 await waits.wait()
             finally:
                 if self._asked.get(request_id) is waits:
                     del self._asked[request_id]
+                if request_id not in self._asked and request_id not in self.left:
+                    self._shown.pop(request_id, None)
             said = self._said.get(request_id)
         if said is None or said.is_taken:
             return None
@@ -107,6 +128,8 @@ class Desk:
         waits = self._asked.pop(request_id, None)
         if waits is not None:
             waits.set()
+        else:
+            self._shown.pop(request_id, None)
         return said
 
     def untried(self) -> list[Said]:
@@ -134,5 +157,17 @@ class Desk:
         for waits in asked.values():
             waits.set()
 
+    def settle(self) -> None:
+        """The turn has ended: nothing of it waits any more."""
+        self.left.clear()
+        self._shown = {name: request for name, request in self._shown.items() if name in self._asked}
+
     def __repr__(self) -> str:
         return f"Desk({len(self._asked)} asked)"
+
+
+def _with_why(request: PendingRequest, why: Mapping[str, str] | None) -> PendingRequest:
+    if why is None and "why" not in (request.meta or {}):
+        return request
+    meta = {name: value for name, value in (request.meta or {}).items() if name != "why"}
+    return request.model_copy(update={"meta": meta if why is None else {**meta, "why": dict(why)}})

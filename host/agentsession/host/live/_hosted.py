@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import anyio.abc
 
+from agentsession.host._child_events import works_for
 from agentsession.host._host import Host
 from agentsession.host._settings import ClientTools
 from agentsession.host.live._answers import Answers
@@ -23,10 +24,12 @@ from agentsession.protocol import (
     InvalidInput,
     MessageInput,
     NothingToContinue,
+    PendingRequest,
     Receipt,
     SessionConfig,
     StreamActive,
     ToolDescriptor,
+    ToolRequest,
     as_answers,
     as_content,
 )
@@ -59,6 +62,17 @@ class Hosted:
     def is_driving(self) -> bool:
         """Whether the host is at work in a turn."""
         return self._turns.is_driving
+
+    @property
+    def pending(self) -> list[PendingRequest]:
+        """The session's requests, with why the host asks about them."""
+        return [self.desk.shown(request) for request in self._turns.session.pending]
+
+    @property
+    def asked_below(self) -> list[PendingRequest]:
+        """What sub-agents ask, as the caller's session knows it."""
+        calls = [request for request in self._turns.session.pending if isinstance(request, ToolRequest)]
+        return [request for request in self.desk.waiting if any(_asks_for(request, call) for call in calls)]
 
     @property
     def tools(self) -> ClientTools:
@@ -142,3 +156,9 @@ class Hosted:
     async def aclose(self) -> None:
         """Close the session; a running turn of it is aborted."""
         await self._turns.aclose()
+
+
+def _asks_for(request: PendingRequest, call: ToolRequest) -> bool:
+    """Whether a sub-agent that works for ``call``, or one below it, asks."""
+    path = (request.thread_id or "").split(".")
+    return any(works_for(".".join(path[:end]), call) for end in range(1, len(path) + 1))

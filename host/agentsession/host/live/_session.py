@@ -131,8 +131,16 @@ class LiveSession:
 
     @property
     def pending(self) -> Sequence[PendingRequest]:
-        """What waits for the client, oldest first. Hosted, also what the host is still deciding on or running."""
-        return self.session.pending
+        """What waits for the client, oldest first. Hosted, also what the host is still deciding on or running; and
+        ``_meta.why`` of a call says why the host asks about it: ``by``, and ``reason``, ``where`` and ``scope`` where
+        they are known. No agent's word is under that name."""
+        return self.session.pending if self._hosted is None else self._hosted.pending
+
+    @property
+    def asked_below(self) -> Sequence[PendingRequest]:
+        """Hosted, what sub-agents ask, oldest first: with threads and ids of this session, under which they are
+        answered, and ``_meta.why`` as in :attr:`pending`."""
+        return () if self._hosted is None else self._hosted.asked_below
 
     @property
     def last_seq(self) -> int:

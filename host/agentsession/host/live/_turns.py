@@ -190,6 +190,8 @@ class Turns:
             finally:
                 driven.is_over = True
                 self.driving = None
+                if self.session.state not in ("running", "input_required"):
+                    self.desk.settle()
                 self._go_on_if_answered(driven)
                 self._tell()
 

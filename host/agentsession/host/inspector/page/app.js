@@ -9,10 +9,9 @@ import { count, duration, escape, line, money } from "./text.js";
 
 const $ = (id) => document.getElementById(id);
 const api = new Api(document.querySelector('meta[name="agentsession-api"]').content);
-// What a policy settles at once is not put before a person for a blink.
-const SETTLE_MS = 250;
-// After these the server is asked once more why it asks: its rules may take a while.
-const WHY_MS = [0, 700, 2500];
+// Where a host on the server decides, it is asked after each of these whether it asks, and why. A call that it says nothing
+// of is shown after the last: so does one that waited when the server was started again.
+const WHY_MS = [250, 400, 1500];
 const STUCK_MS = 1500;
 
 const timeline = new Timeline(
@@ -38,7 +37,7 @@ const drafts = new Map();
 
 async function show(agent, id) {
   leave();
-  const now = (here = { agent, id, view: newView(), isHosted: false, stop: new AbortController(), live: false, upTo: 0, isClosed: false, seen: new Map(), key: null, steers: new Set(), whys: new Map(), tried: new Map(), isLearning: false, stuckAt: null });
+  const now = (here = { agent, id, view: newView(), isHosted: false, stop: new AbortController(), live: false, upTo: 0, isClosed: false, key: null, steers: new Set(), whys: new Map(), tried: new Map(), timer: null, stuckAt: null });
   timeline.clear();
   cards.clear();
   $("box").value = drafts.get(agent + "/" + id) || "";
@@ -49,6 +48,7 @@ async function show(agent, id) {
     const told = await api.call("GET", api.session(agent, id), undefined, { signal: now.stop.signal });
     now.isHosted = told.isHosted;
     now.upTo = told.lastSeq;
+    learn(now, told.pending);
     $("compose").hidden = false;
     timeline.isLoud = now.upTo === 0;
     draw();
@@ -134,7 +134,7 @@ function draw() {
   cards.show(view, items, { isHosted: here.isHosted });
   cards.tellWhy(here.whys);
   cards.setLiveOnce(live);
-  learnWhy(here, items);
+  askWhySoon(here);
   const waiting = cards.count;
   $("calm").hidden = waiting > 0;
   $("waits").hidden = !waiting;
@@ -184,39 +184,44 @@ function numbers() {
   $("numbers").replaceChildren(...parts.flatMap((one) => [el("span", one), " "]));
 }
 
-// Where a host on the server decides, a request is shown once it has waited a moment.
+// Where a host on the server decides, a call is shown once it is known that the host asks.
 function ripe() {
   const items = waitingItems(here.view);
-  if (!here.isHosted) return items;
-  const now = performance.now();
-  let next = Infinity;
-  const out = items.filter((item) => {
-    const since = here.seen.get(item) ?? now;
-    here.seen.set(item, since);
-    const left = item.kind === "question" ? 0 : since + SETTLE_MS - now;
-    if (left > 0) next = Math.min(next, left);
-    return left <= 0;
-  });
-  if (next < Infinity) setTimeout(drawSoon, next + 5);
-  return out;
+  return here.isHosted ? items.filter((item) => !isOpen(here, item)) : items;
 }
 
-// Why the server asks is not in the record before the decision: it is with what waits.
-function learnWhy(now, items) {
-  const open = items.filter((item) => item.kind === "call" && !now.whys.has(item.requestId) && (now.tried.get(item) || 0) < WHY_MS.length);
-  if (!now.isHosted || now.isLearning || !open.length) return;
-  now.isLearning = true;
-  setTimeout(async () => {
-    for (const item of open) now.tried.set(item, (now.tried.get(item) || 0) + 1);
-    try {
-      const { pending } = await api.call("GET", api.session(now.agent, now.id), undefined, { signal: now.stop.signal });
-      for (const { requestId, _meta } of pending) if (_meta && _meta.why && typeof _meta.why.by === "string") now.whys.set(requestId, _meta.why);
-    } catch {
-      // only a help: the card is there without, and what else fails tells its own trouble
-    }
-    now.isLearning = false;
-    drawSoon();
-  }, Math.min(...open.map((item) => WHY_MS[now.tried.get(item) || 0])));
+// Whether it is not known yet why the host asks about it. It says so with what waits; the record has it after the decision.
+function isOpen(now, item) {
+  return item.kind === "call" && !now.whys.has(item.requestId) && (now.tried.get(item) || { count: 0 }).count < WHY_MS.length;
+}
+
+function askWhySoon(now) {
+  clearTimeout(now.timer);
+  const open = now.isHosted ? waitingItems(now.view).filter((item) => isOpen(now, item)) : [];
+  for (const item of open) if (!now.tried.has(item)) now.tried.set(item, { count: 0, due: performance.now() + WHY_MS[0] });
+  if (open.length) now.timer = setTimeout(() => askWhy(now, open), Math.min(...open.map((item) => now.tried.get(item).due)) - performance.now());
+}
+
+async function askWhy(now, open) {
+  const at = performance.now() + 5;
+  for (const item of open) {
+    const one = now.tried.get(item);
+    if (one.due <= at) (one.count += 1), (one.due = at + (WHY_MS[one.count] ?? Infinity));
+  }
+  try {
+    learn(now, (await api.call("GET", api.session(now.agent, now.id), undefined, { signal: now.stop.signal })).pending);
+  } catch {
+    // only a help: a call is shown without, and what else fails tells its own trouble
+  }
+  drawSoon();
+}
+
+function learn(now, pending) {
+  for (const { requestId, _meta, args } of pending) {
+    if (_meta && _meta.why && typeof _meta.why.by === "string") now.whys.set(requestId, _meta.why);
+    const item = now.view.waiting.get(requestId);
+    if (item && item.isCut && args && !(_meta && _meta.cut)) Object.assign(item, { args, isCut: false }); // here it is whole
+  }
 }
 
 const spoken = new WeakSet();

@@ -125,7 +125,7 @@ export class Cards {
 class Card {
   constructor(item, view, isHosted, actions, leave) {
     made += 1;
-    Object.assign(this, { item, view, isHosted, actions, leave, args: item.args, gone: false, isMine: false, isBusy: false, yes: [], others: [] });
+    Object.assign(this, { item, view, isHosted, actions, leave, args: item.args, isCut: item.isCut === true, gone: false, isMine: false, isBusy: false, yes: [], others: [] });
     this.title = el("h3", { tabindex: "-1", id: "card-" + made });
     this.why = el("p", { hidden: true });
     this.body = el("div");
@@ -138,7 +138,8 @@ class Card {
 
   #asker() {
     const { item, view } = this;
-    const names = [view.agent, ...(item.thread ? item.thread.split(".") : [])].filter(Boolean);
+    const path = item.thread ? item.thread.split(".") : [];
+    const names = [view.agent, ...path.map((name, at) => view.threads.get(path.slice(0, at + 1).join(".")) || name)].filter(Boolean);
     return el("p.dim", "asked by " + line(names.join(" > ") || "the agent", 100) + ", " + clock(item.at));
   }
 
@@ -152,7 +153,6 @@ class Card {
     const marks = tool && tool.annotations ? [tool.annotations.destructive && "may destroy", tool.annotations.readOnly && "says it only reads"].filter(Boolean).join(", ") : "";
     this.body.append(this.#asker(), this.why);
     if (marks) this.body.append(el("p.dim", marks));
-    this.isCut = item.events.some((event) => event._meta && event._meta.cut === true);
     if (this.isCut) this.body.append(el("p.problem", "The arguments are too long to be shown whole here. What runs is longer than this."));
     this.shown = el("div", args(item.args));
     this.body.append(this.shown);
@@ -241,7 +241,9 @@ class Card {
 
   // What was shown is not what would run.
   get isOutdated() {
-    return !this.gone && !this.isBusy && this.item.kind === "call" && this.item.args !== this.args && !same(this.item.args, this.args);
+    const { item } = this;
+    if (this.gone || this.isBusy || item.kind !== "call") return false;
+    return (item.isCut === true) !== this.isCut || (item.args !== this.args && !same(item.args, this.args));
   }
 
   tellWhy(why) {

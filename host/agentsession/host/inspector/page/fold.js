@@ -167,7 +167,7 @@ function tool_request(view, event) {
     return { item, was: "changed" };
   } else keep(item, event);
   const was = item.status === "streaming" && item.events.length > 1 ? "changed" : "new";
-  Object.assign(item, { name: event.name, args: event.args || {}, owner: event.owner, needs: event.needs, whole: true, asked: event.timestamp });
+  Object.assign(item, { name: event.name, args: event.args || {}, owner: event.owner, needs: event.needs, whole: true, asked: event.timestamp, isCut: Boolean(event._meta && event._meta.cut === true) });
   item.status = event.needs === "none" ? "running" : "waiting";
   if (item.status === "waiting") view.waiting.set(event.requestId, item);
   return { item, was: item.shown ? "changed" : was };
@@ -205,17 +205,23 @@ function tool_update(view, event) {
 const INSIDE = ["agent_start", "agent_end", "message", "tool_request", "tool_decision", "tool_update", "tool_response", "elicitation_request", "elicitation_response", "usage", "error", "stream_end"];
 
 function children(view, event) {
-  const also = [];
+  const also = [], call = view.byKey.get("r:" + event.requestId);
+  if (call.status === "waiting") {
+    call.status = "running"; // it was allowed, or no sub-agent would be at work
+    view.waiting.delete(event.requestId);
+    also.push({ item: call, was: "changed" });
+  }
   for (const child of event.data.childEvents) {
     if (typeof child !== "object" || child === null || !INSIDE.includes(child.type)) continue;
     if (child.type === "tool_update" && child.data && child.data.childEvents) continue;
     const inside = { timestamp: event.timestamp, ...child, seq: event.seq };
     const told = child.type === "stream_end" ? childEnd(view, inside) : apply(view, inside);
     if (!told) continue;
-    told.item.below = event.requestId;
+    if (told.was === "new") told.item.below = event.requestId;
     also.push(told);
   }
-  return also.length ? { ...also.shift(), also } : null;
+  const first = also.shift();
+  return first ? { ...first, also } : null;
 }
 
 function childEnd(view, event) {

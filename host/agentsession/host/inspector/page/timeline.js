@@ -198,14 +198,14 @@ class Row {
 
   message() {
     const { item } = this;
-    const who = item.role === "user" ? "you" : item.role === "developer" ? "developer" : item.agent || "agent";
+    const who = item.role === "user" ? (item.depth ? "its task" : "you") : item.role === "developer" ? "developer" : item.agent || "agent";
     this.badges = el("span");
     this.content = el("div");
     if (item.streaming) this.grow();
     else this.content.append(...item.parts.map(part));
     this.#badges();
-    this.node.classList.toggle("mine", item.role === "user");
-    return [el("p.speaker", (item.depth ? "@" : "") + line(who, 60), " ", this.badges), this.content];
+    this.node.classList.toggle("mine", item.role === "user" && !item.depth);
+    return [el("p.speaker", (item.depth && item.role !== "user" ? "@" : "") + line(who, 60), " ", this.badges), this.content];
   }
 
   #badges() {
