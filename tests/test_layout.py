@@ -10,7 +10,7 @@ import importlib
 import subprocess
 import sys
 import tomllib
-from importlib.metadata import entry_points
+from importlib.metadata import entry_points, packages_distributions
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,7 +19,14 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("protocol", "adapters", "host", "conformance")
-HEAVY = ("google", "sqlalchemy", "starlette", "fastapi", "mcp", "typer", "rich", "prompt_toolkit")
+HEAVY = (
+    *("google", "sqlalchemy", "starlette", "fastapi", "mcp", "typer", "rich", "prompt_toolkit"),
+    *("uvicorn", "ag_ui", "acp", "httpx2"),
+)
+_PARTS = {"pydantic_core": "pydantic", "referencing": "jsonschema"}
+"""Packages that another one brings as a part of itself, and that it documents as such."""
+_ONLY_WHERE_THERE = {"trio"}
+"""Packages of the user's program, imported only once they are at work there."""
 
 _NOT_EXPORTS = frozenset({"annotations", "Any", "Final", "TYPE_CHECKING"})
 """What a package's __init__ imports for itself to declare its lazy names."""
@@ -150,3 +157,30 @@ def test_every_dependency_is_in_the_lock() -> None:
 def _name(requirement: str) -> str:
     end = next((at for at, sign in enumerate(requirement) if sign in "[<>=!~; "), len(requirement))
     return requirement[:end].lower().replace("_", "-")
+
+
+def test_every_package_that_is_imported_is_declared() -> None:
+    project = config()["project"]
+    extras = {name: given for name, given in project["optional-dependencies"].items() if name != "dev"}
+    declared = {_name(line) for lines in (project["dependencies"], *extras.values()) for line in lines}
+    known = packages_distributions()
+    undeclared = {
+        f"{path.relative_to(ROOT)}: {name}"
+        for package in PACKAGES
+        for path in folder(package).rglob("*.py")
+        for name in imported_by(path)
+        if name not in {"agentsession", *_ONLY_WHERE_THERE, *sys.stdlib_module_names}
+        if not declared & {_name(one) for one in known.get(_PARTS.get(name, name), [name])}
+    }
+    assert not undeclared
+
+
+def imported_by(path: Path) -> set[str]:
+    """The top-level packages that a module imports, wherever in it."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            found.add(node.module.partition(".")[0])
+    return found

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import anyio
 import pytest
+import trio
 from tests.adapters.acp.acting import LS, agent, answer, asks, chunk, end, of, permission, said, update
 
 from agentsession.adapters.acp import AcpExecutor
 from agentsession.protocol import (
     Code,
+    ConfigurationError,
     Custom,
     Event,
     EventReader,
@@ -191,3 +193,12 @@ async def test_no_process_is_left(tmp_path: Path) -> None:
         process = process_of(executor)
     with pytest.raises(ProcessLookupError):
         os.kill(process, 0)
+
+
+def test_under_trio_it_says_that_it_needs_asyncio() -> None:
+    async def main() -> None:
+        with pytest.raises(ConfigurationError, match="asyncio alone"):
+            async with AcpExecutor(["never-started"]):
+                pass
+
+    trio.run(main)

@@ -6,6 +6,7 @@ May import: ``agentsession.protocol``, ``agentsession.adapters.base``, ``acp``, 
 
 from __future__ import annotations
 
+import asyncio
 import importlib.metadata
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +14,6 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 import anyio
-import sniffio
 from acp import PROTOCOL_VERSION, RequestError, default_environment
 from acp.schema import (
     ClientCapabilities,
@@ -93,8 +93,10 @@ class AcpExecutor(BaseExecutor):
     # -- the agent ----------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        if sniffio.current_async_library() != "asyncio":
-            raise ConfigurationError("the ACP executor runs on asyncio alone", fix="run it with asyncio")
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError as error:
+            raise ConfigurationError("the ACP executor runs on asyncio alone", fix="run it with asyncio") from error
         await super().__aenter__()
         try:
             about = await self._ask_about()

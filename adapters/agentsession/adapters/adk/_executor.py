@@ -25,7 +25,6 @@ from contextlib import aclosing
 from types import TracebackType
 from typing import Any, ClassVar, Final, Literal, Self
 
-import sniffio
 from google.adk.agents._streaming_mode import StreamingMode
 from google.adk.agents.base_agent import BaseAgent
 from google.adk.agents.run_config import RunConfig, ToolThreadPoolConfig
@@ -194,13 +193,15 @@ class AdkExecutor(AdkSessions):
         return cls(agent, session_service=SqliteSessionService(path), **options)
 
     async def __aenter__(self) -> Self:
-        if sniffio.current_async_library() != "asyncio":
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError as error:
             raise ConfigurationError(
                 "google-adk runs on asyncio only",
-                got=sniffio.current_async_library(),
+                got="another event loop",
                 fix='run the host with asyncio, such as anyio.run(main, backend="asyncio")',
                 id="asyncio-only",
-            )
+            ) from error
         return await super().__aenter__()
 
     async def __aexit__(
