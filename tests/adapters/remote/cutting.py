@@ -7,7 +7,7 @@ import socket
 import threading
 
 import anyio
-from anyio.abc import SocketAttribute, SocketStream
+from anyio.abc import SocketAttribute, SocketStream, TaskStatus
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 __all__ = ["Cutter"]
@@ -33,11 +33,10 @@ class Cutter:
         self._ready = threading.Event()
         self._portal: BlockingPortal | None = None
         self._context = start_blocking_portal("asyncio")
-        self._scope = anyio.CancelScope()
 
     def start(self) -> None:
         self._portal = self._context.__enter__()
-        self._running = self._portal.start_task_soon(self._run)
+        self._running, self._scope = self._portal.start_task(self._run)
 
     def stop(self) -> None:
         assert self._portal is not None
@@ -46,8 +45,9 @@ class Cutter:
         self._context.__exit__(None, None, None)
         self._socket.close()
 
-    async def _run(self) -> None:
-        with self._scope:
+    async def _run(self, *, task_status: TaskStatus[anyio.CancelScope]) -> None:
+        with anyio.CancelScope() as scope:
+            task_status.started(scope)
             listener = await anyio.abc.SocketListener.from_socket(self._socket)
             await listener.serve(self._connected)
 

@@ -281,6 +281,48 @@ async def test_a_session_in_which_nothing_happens_outlives_any_number_of_cuts() 
         opened = await executor.open()
         await seen.wait()
         assert opened.state == "new"
+        opened.detach()
+
+
+@pytest.mark.rule("ORD-05")
+async def test_a_connection_that_brings_nothing_is_made_again_at_the_last_event() -> None:
+    odd = Odd()
+    again = anyio.Event()
+
+    async def silent(asked: Asked) -> AsyncIterator[bytes]:
+        yield head()
+        if asked.headers["last-event-id"] == "0":
+            yield events(INITIALIZE)
+        else:
+            again.set()
+        await asyncio.Event().wait()
+
+    async with driving(odd.set("GET /events", silent)) as executor:
+        executor.wire.silent_s = 0.2
+        opened = await executor.open()
+        await again.wait()
+        assert (opened.state, opened.last_seq) == ("new", 1)
+        opened.detach()
+
+
+async def test_comments_keep_a_connection_on_which_nothing_happens() -> None:
+    odd = Odd()
+
+    async def commented(asked: Asked) -> AsyncIterator[bytes]:
+        yield head()
+        yield events(INITIALIZE)
+        for _ in range(30):  # longer together than a silent connection lives
+            yield b":\n\n"
+            await asyncio.sleep(0.05)
+        yield events(event(2, "custom", kind="x"))
+        await asyncio.Event().wait()
+
+    async with driving(odd.set("GET /events", commented)) as executor:
+        executor.wire.silent_s = 1.0
+        opened = await executor.open()
+        async with opened.events(after=1, follow=True) as reader:
+            assert (await anext(reader)).seq == 2
+    assert sum("/events" in asked.path for asked in odd.asked) == 1
 
 
 # -- sending again ----------------------------------------------------------------------------------------------------

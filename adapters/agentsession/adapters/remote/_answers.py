@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from agentsession.adapters.remote._leaving import leaving
 from agentsession.adapters.remote._mask import Mask
 from agentsession.adapters.remote._problems import error_of
 from agentsession.protocol import ConnectionLost, SchemaError, parse_json
@@ -44,10 +45,11 @@ async def read(response: httpx2.Response) -> bytes:
     """The body. Raises :class:`ConnectionLost` where it is too large or compressed, and what httpx2 raises."""
     check_encoding(response)
     parts, size = [], 0
-    async for part in response.aiter_raw():
-        parts.append(part)
-        size += len(part)
-        _check_size(size)
+    async with leaving(response.aiter_raw()) as raw:
+        async for part in raw:
+            parts.append(part)
+            size += len(part)
+            _check_size(size)
     return b"".join(parts)
 
 

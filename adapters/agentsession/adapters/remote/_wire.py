@@ -15,7 +15,7 @@ import re
 import secrets
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self
@@ -32,6 +32,7 @@ except ImportError as error:  # pragma: no cover  # httpx2 is part of the develo
 
 from agentsession.adapters.remote._answers import Json, answered, check_encoding, read, read_now
 from agentsession.adapters.remote._backoff import Backoff
+from agentsession.adapters.remote._leaving import leaving
 from agentsession.adapters.remote._mask import Mask
 from agentsession.protocol import ConfigurationError, ConnectionLost, SessionNotFound, dumps
 
@@ -212,7 +213,7 @@ class Wire:
             check_encoding(response)
             if response.headers.get("content-type", "").partition(";")[0].strip().lower() != "text/event-stream":
                 raise Cut("an answer that is no event stream")
-            async with aclosing(_events(response)) as events:
+            async with leaving(_events(response)) as events:
                 yield events
         finally:
             with anyio.CancelScope(shield=True):
