@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import anyio
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import HTTPConnection
+from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agentsession.host.http._limits import Buckets, Limits
@@ -155,6 +155,8 @@ class _Border:
         try:
             self._check(scope)
             await self._app(scope, receive, answer)
+        except ClientDisconnect:  # in the middle of its body: nobody is there to be told, and nothing was begun
+            return
         except Exception as error:  # told by its status alone, and logged
             response = problem_response(error)
             if not has_started:
