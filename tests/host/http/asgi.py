@@ -13,9 +13,10 @@ Taking = Callable[[bytes], Awaitable[None]]
 
 
 class Client:
-    """Sends a request whose body comes in the parts of ``body``; what is answered goes to ``take``, which may be slow.
+    """Sends a request whose body comes in the parts of ``body``, one each ``every_s``.
 
-    ``headers`` come after those that every request here has, unless they have the same name.
+    What is answered goes to ``take``, which may be slow. ``headers`` come after those that every request here has,
+    unless they have the same name.
     """
 
     def __init__(
@@ -28,9 +29,11 @@ class Client:
         *,
         raw_path: bytes | None = None,
         query: bytes = b"",
+        every_s: float = 0.0,
     ) -> None:
         self._app = app
-        self._parts = iter([*body])
+        self.parts = iter(body)
+        self._every_s = every_s
         self.gone = anyio.Event()
         """Set it to be gone."""
         headers = [*headers]
@@ -62,7 +65,8 @@ class Client:
         async def receive() -> dict[str, Any]:
             nonlocal is_sent
             if not is_sent:
-                part = next(self._parts, None)
+                await anyio.sleep(self._every_s)
+                part = next(self.parts, None)
                 is_sent = part is None
                 return {"type": "http.request", "body": part or b"", "more_body": not is_sent}
             await self.gone.wait()

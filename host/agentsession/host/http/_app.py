@@ -6,6 +6,7 @@ Not for: running a server (uvicorn does). Rules carried: none. May import: starl
 from __future__ import annotations
 
 from collections.abc import Iterable
+from urllib.parse import unquote_to_bytes
 
 from starlette.routing import Router
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -13,6 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from agentsession.host.http._guards import LOOPBACK_HOSTS, guarded
 from agentsession.host.http._limits import Limits
 from agentsession.host.http._principals import Tickets, Verifier
+from agentsession.host.http._problems import Problem
 from agentsession.host.http._routes import contract_routes
 from agentsession.host.live import LiveSessions
 
@@ -44,11 +46,27 @@ def contract_app(
 
 
 class _Routed:
-    """A router whose 404 and 405 are raised, to become problems as all else does."""
+    """A router whose 404 and 405 are raised, to become problems as all else does.
+
+    Servers decode a path before they pass it on: an escaped separator would reach a route that whoever stands before
+    this server, and decides by the path, does not see; and of what is no UTF-8 two would become one.
+    """
 
     def __init__(self, router: Router) -> None:
         self._router = router
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            _check_path(scope.get("raw_path") or b"")
         scope["app"] = self
         await self._router(scope, receive, send)
+
+
+def _check_path(raw: bytes) -> None:
+    """Raises :class:`Problem`."""
+    try:
+        unquote_to_bytes(raw).decode()
+    except UnicodeDecodeError as error:
+        raise Problem(400, "bad-request", "the path cannot be read", expected="percent-encoded UTF-8") from error
+    if any(escape in raw.lower() for escape in (b"%2f", b"%5c", b"%00")):
+        raise Problem(400, "bad-request", "the path cannot be read", expected="no escaped separator or zero byte")

@@ -299,7 +299,16 @@ class _Body:
         self._refused: Problem | None = None
 
     async def run(self, app: ASGIApp) -> None:
-        announced = Headers(scope=self._scope).get("content-length", "0")
+        headers = Headers(scope=self._scope)
+        if "transfer-encoding" in headers and "content-length" in headers:
+            raise Problem(
+                400,
+                "bad-request",
+                "this request has two lengths",
+                expected="Content-Length or Transfer-Encoding",
+                headers={"connection": "close"},
+            )
+        announced = headers.get("content-length", "0")
         if announced.isascii() and announced.isdecimal() and int(announced[:19]) > self._left:
             raise self._too_large()
         try:

@@ -67,20 +67,21 @@ async def read_object(request: Request, known: Collection[str]) -> dict[str, Any
 
 async def _read_json(request: Request) -> dict[str, Any]:
     # Of a key that the contract does not know in its own models, nothing is said: they are open.
-    encoding = request.headers.get("content-encoding", "identity").strip().lower()
-    if encoding != "identity":
-        raise Problem(415, "media-type", "this server takes no compressed bodies", got=ascii(encoding)[1:-1])
+    encodings = ", ".join(request.headers.getlist("content-encoding")) or "identity"
+    if encodings.strip().lower() != "identity":
+        raise Problem(415, "media-type", "this server takes no compressed bodies", got=ascii(encodings)[1:-1])
     body = await request.body()
     if not body:
         return {}
-    kind, _, options = request.headers.get("content-type", "").lower().partition(";")
+    kinds = ", ".join(request.headers.getlist("content-type"))
+    kind, _, options = kinds.lower().partition(";")
     charset = options.replace(" ", "").replace('"', "").partition("charset=")[2] or "utf-8"
     if kind.strip() != "application/json" or charset not in ("utf-8", "utf8"):
         raise Problem(
             415,
             "media-type",
             "this route takes JSON",
-            got=ascii(request.headers.get("content-type", "no Content-Type"))[1:-1],
+            got=ascii(kinds or "no Content-Type")[1:-1],
             expected="Content-Type: application/json, in UTF-8",
         )
     value = parse_json(body)
@@ -192,7 +193,8 @@ class EventsQuery:
 
 def wants_sse(headers: Headers) -> bool:
     """Whether the client asks for server-sent events by name: one that takes anything gets JSON."""
-    kinds = (item.partition(";")[0].strip().lower() for item in headers.get("accept", "").split(","))
+    accepted = ",".join(headers.getlist("accept"))
+    kinds = (item.partition(";")[0].strip().lower() for item in accepted.split(","))
     return "text/event-stream" in kinds
 
 
@@ -217,9 +219,9 @@ def read_events_query(request: Request) -> EventsQuery:
             raise _malformed(name, "it twice", "it once")
         given[name] = value
     is_sse = wants_sse(request.headers)
-    last = request.headers.get("last-event-id")
+    last = ", ".join(request.headers.getlist("last-event-id"))
     after = _number("after", given.get("after", "0"), 0, _MOST_SEQ)
-    if last is not None and last != "":
+    if last:
         after = _number("Last-Event-ID", last, 0, _MOST_SEQ)
     follow = given.get("follow", "true" if is_sse else "false")
     if follow not in ("true", "false"):
