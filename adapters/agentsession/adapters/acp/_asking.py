@@ -25,7 +25,7 @@ from anyio.abc import TaskGroup
 from pydantic import TypeAdapter
 
 from agentsession.adapters.acp._calls import Call, Calls
-from agentsession.adapters.acp._link import Link
+from agentsession.adapters.acp._link import Link, refuse_late
 from agentsession.adapters.acp._peer import Incoming
 from agentsession.adapters.acp._terminals import Terminals
 from agentsession.adapters.base import HookBlocked, Reply, RunContext
@@ -131,10 +131,8 @@ class Asking:
             await self._approval(item, options, call.fields.get("title"), call)
             return
         if self._ctx.options.host_tool_execution is False:
-            if await self._calls.whole(call, "none"):
-                await self._ctx.stored()
-                self._link.begun.add(call.request_id)
-            item.answer(_outcome(None if call.is_over else pick(options, "allow_once")))
+            await self._calls.whole(call, "none")
+            await self._allow(item, None if call.is_over else pick(options, "allow_once"), call.request_id)
             return
         self._link.options[call.request_id] = options
         if not await self._calls.whole(call, "grant"):
@@ -147,15 +145,25 @@ class Asking:
         if isinstance(answer, ToolGrant):
             always = answer.decision is not None and answer.decision.by.split(":")[0] == "remembered"
             chosen = pick(options, "allow_once", *(("allow_always",) if always else ()))
-            if chosen is not None:
-                await self._ctx.stored()  # a process that dies now must not have a tool that ran without a grant
-                self._link.begun.add(call.request_id)
-            item.answer(_outcome(chosen))
+            await self._allow(item, chosen, call.request_id)
             return
         chosen = pick(options, "reject_once", "reject_always") if answer is not None else None
         item.answer(_outcome(chosen))
         if answer is not None and chosen is None:
             self._cancel()  # the agent offers no way to say no but this
+
+    async def _allow(self, item: Incoming, option_id: str | None, request_id: str | None) -> None:
+        """Say yes, once it is stored: a process that dies now must not have a tool that ran without a grant. ``None``,
+        or a turn that was aborted or settled meanwhile: nothing may start any more."""
+        if option_id is not None:
+            await self._ctx.stored()
+        is_open = request_id is None or self._ctx.is_open_request(request_id)
+        if option_id is None or self._ctx.aborting or not is_open:
+            item.answer(_outcome(None))
+            return
+        if request_id is not None:
+            self._link.begun.add(request_id)
+        item.answer(_outcome(option_id))
 
     async def _approval(
         self, item: Incoming, options: list[dict[str, str]], title: Any, call: Call | None = None
@@ -169,11 +177,12 @@ class Asking:
         )
 
         async def answered(answer: Answer | None) -> None:
-            yes = isinstance(answer, ElicitationAnswer) and answer.action == "accept"
-            kinds = ("allow_once",) if yes else ("reject_once", "reject_always")
-            chosen = pick(options, *kinds) if answer is not None else None
+            if isinstance(answer, ElicitationAnswer) and answer.action == "accept":
+                await self._allow(item, pick(options, "allow_once"), None if call is None else call.request_id)
+                return
+            chosen = pick(options, "reject_once", "reject_always") if answer is not None else None
             item.answer(_outcome(chosen))
-            if answer is not None and not yes and chosen is None:
+            if answer is not None and chosen is None:
                 self._cancel()
 
         await self._ctx.emit(question)
@@ -251,12 +260,15 @@ class Asking:
         async def wait() -> None:
             answer: Answer | None
             try:
-                answer = (await reply.wait())[request_id]
-            except RunEnded:
-                answer = None
+                try:
+                    answer = (await reply.wait())[request_id]
+                except RunEnded:
+                    answer = None
+                finally:
+                    self.waiting.pop(request_id, None)
+                await then(answer)
             finally:
-                self.waiting.pop(request_id, None)
-            await then(answer)
+                refuse_late(item)  # where it is not answered: the agent has ended its turn, and must not wait for ever
 
         self._tasks.start_soon(wait)
 
