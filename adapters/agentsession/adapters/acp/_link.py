@@ -26,10 +26,7 @@ from agentsession.protocol import AgentSessionError, ConfigurationError, Custom,
 if TYPE_CHECKING:
     from agentsession.adapters.acp._executor import AcpExecutor
 
-__all__ = ["HOST_TOOLS", "AgentFailed", "AgentLost", "Initialized", "Link", "custom", "failed", "refuse_late"]
-
-HOST_TOOLS: Final = ("read_text_file", "write_text_file", "terminal")
-"""The names of the host's tools that an agent's requests for files and terminals become."""
+__all__ = ["AgentFailed", "AgentLost", "Initialized", "Link", "custom", "failed", "refuse_late"]
 
 _ROOM: Final = 1024
 """How many messages may wait: an agent that writes faster than its events are read has to wait itself."""
@@ -57,7 +54,6 @@ class Initialized:
     accepts: frozenset[str]
     name: str | None
     version: str | None
-    needs_login: bool
 
     @classmethod
     def of(cls, answer: Any) -> Initialized:
@@ -77,7 +73,6 @@ class Initialized:
             accepts=frozenset(kind for kind in ("image", "audio") if prompt.get(kind) is True),
             name=_text(info.get("name")),
             version=_text(info.get("version")),
-            needs_login=bool(answer.get("authMethods")),
         )
 
 
