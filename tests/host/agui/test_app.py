@@ -16,6 +16,7 @@ from agentsession.adapters.scripted import Call, Calls, Deltas, Say, ScriptedExe
 from agentsession.host.agui import agui_app
 from agentsession.host.agui._app_folded import Folded, FoldedSessions
 from agentsession.host.live import LiveSessions, ServedAgent
+from agentsession.protocol import InvalidInput, MessageInput
 
 pytestmark = pytest.mark.anyio
 
@@ -87,3 +88,20 @@ async def test_a_run_that_fails_before_the_record_was_read_says_nothing_of_the_s
     async with posting([[Say("never")]]) as poster:
         events = await poster.say("u1", state={"city": "Bern"})
         assert kinds(events) == ["RUN_STARTED", "RUN_ERROR"]
+
+
+async def test_a_message_that_the_agent_cannot_take_is_no_conflict_and_its_secret_is_not_told() -> None:
+    class Deaf(ScriptedExecutor):
+        def check_message(self, message: MessageInput) -> None:
+            raise InvalidInput("no pictures, and no api_key=sk-0123456789abcdef0123456789")
+
+    with anyio.fail_after(20):
+        async with (
+            LiveSessions([ServedAgent("scripted", Deaf([[Say("never")]]))]) as sessions,
+            serving(agui_app(sessions)) as url,
+            Poster(url) as poster,
+        ):
+            events = await poster.say("u1")
+    assert outcome(events) == "invalid_input"
+    assert "no pictures" in events[-1]["message"]
+    assert "0123456789abcdef" not in str(events)

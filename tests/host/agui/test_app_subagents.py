@@ -101,9 +101,12 @@ async def test_what_a_sub_agent_asks_is_an_interrupt_of_its_own_call(
 async def test_a_client_has_the_call_that_it_is_asked_about_and_its_result() -> None:
     disk = Disk()
     async with posting(coder(), fixer(), disk) as poster:
-        (interrupt,) = outcome(await poster.say("u1"))["interrupts"]
+        events = await poster.say("u1")
+        (interrupt,) = outcome(events)["interrupts"]
         calls = [each for message in poster.client.messages for each in message.get("toolCalls", ())]
         asked = next(each for each in calls if each["id"] == interrupt["toolCallId"])
+        (ended,) = of_type(events, "SUBAGENT_FINISHED")
+        assert ended["outcome"] == {"type": "suspended", "interruptIds": [interrupt["id"]]}
         assert asked["function"] == {"name": "wipe", "arguments": '{"path":"a"}'}
         events = await poster.answer((interrupt["id"], True))
         results = {event["toolCallId"]: event["content"] for event in of_type(events, "TOOL_CALL_RESULT")}

@@ -7,8 +7,10 @@ import gc
 
 import anyio
 import pytest
+from starlette.types import Message
 from tests.host.agui.inputs import body, user
-from tests.host.agui.serving import Poster, outcome, serving
+from tests.host.agui.serving import Poster, Watched, outcome, serving
+from tests.host.agui.test_app_clients import Gate
 
 from agentsession.adapters.scripted import Deltas, Say, ScriptedExecutor, Step
 from agentsession.host.agui import agui_app
@@ -59,3 +61,48 @@ async def test_nothing_is_left_of_clients_that_vanish(policy: str) -> None:
                 assert not [item for item in gc.get_objects() if isinstance(item, Run)]
                 events = await poster.say("u2")
                 assert outcome(events) == {"type": "success"}
+
+
+async def test_nothing_is_left_of_a_second_reader_that_vanishes_while_the_run_goes_on() -> None:
+    gate = Gate()
+    script: list[list[Step]] = [[Deltas(["one"]), gate, Say("two")]]
+    with anyio.fail_after(20):
+        async with LiveSessions([ServedAgent("scripted", ScriptedExecutor(script))]) as sessions:
+            watched = Watched(agui_app(sessions))
+            async with serving(watched) as url, Poster(url) as poster, Poster(url) as other:
+                sent = poster.sent(user("u1"))
+                async with poster.stream(sent) as events:
+                    await gate.reached.wait()
+                    before = asyncio.all_tasks()
+                    async with other.stream(sent) as seen:
+                        assert (await anext(seen))["type"] == "RUN_STARTED"
+                    await watched.until(lambda app: app.clients == 1)
+                    while left := asyncio.all_tasks() - before:
+                        await asyncio.wait(left)
+                    gate.opened.set()
+                    assert outcome([event async for event in events]) == {"type": "success"}
+
+
+async def test_a_run_whose_request_is_cancelled_by_its_server_is_left_too() -> None:
+    gate = Gate()
+    script: list[list[Step]] = [[gate, Say("never")]]
+    with anyio.fail_after(20):
+        async with LiveSessions([ServedAgent("scripted", ScriptedExecutor(script))]) as sessions:
+            app = agui_app(sessions, grace_s=0.01)
+            given = [{"type": "http.request", "body": body(user("u1")), "more_body": False}]
+
+            async def receive() -> Message:
+                if not given:
+                    await asyncio.Event().wait()
+                return given.pop()
+
+            async def send(message: Message) -> None:
+                pass
+
+            headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+            scope = {"type": "http", "method": "POST", "path": "/", "headers": headers, "client": ("127.0.0.1", 1)}
+            request = asyncio.create_task(app({**scope, "query_string": b"", "scheme": "http"}, receive, send))
+            await gate.reached.wait()
+            request.cancel()
+            await asyncio.gather(request, return_exceptions=True)
+            await gate.stopped.wait()

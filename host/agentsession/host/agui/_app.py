@@ -108,8 +108,12 @@ class AguiApp:
         run = Run(self._endpoint, user_id, given, place, sink)
         self._runs.setdefault(key, []).append(run)
         run.task.add_done_callback(lambda task: self._over(key, run, task))
-        if not await sink.serve(receive):
-            run.left()
+        is_read = False
+        try:
+            is_read = await sink.serve(receive)
+        finally:  # a server may cancel its request, too
+            if not is_read:
+                run.left()
 
     async def _serve_join(self, join: Join, sink: Sink, receive: Receive) -> None:
         work = asyncio.get_running_loop().create_task(join.work())

@@ -29,7 +29,6 @@ from agentsession.host.live import LiveSession
 from agentsession.protocol import (
     Event,
     EventReader,
-    InvalidInput,
     PendingRequest,
     SessionConfig,
     StreamEnd,
@@ -126,10 +125,7 @@ class Steps:
             if plan.message is not None and not (plan.goes_on and live.pending):
                 await _host_is_done(live)
                 self._require_readers()
-                try:
-                    started = await live.stream(plan.message, options)
-                except InvalidInput as error:
-                    raise RunRefused("history_conflict", error.what) from error
+                started = await live.stream(plan.message, options)
                 self._start(started.turn_id)
                 await self._follow(live, reader, started.turn_id)
         finally:

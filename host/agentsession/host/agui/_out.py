@@ -357,7 +357,8 @@ class RunMapper:
         interrupts = {item["id"] for item in told}
 
         def waiting(thread: str) -> list[str]:
-            asked = [self.known.asked[item] for item in self.known.asked if item in interrupts]
+            below = (item for asked in self.known.below.values() for item in asked.values())
+            asked = [item for item in (*self.known.asked.values(), *below) if item.request_id in interrupts]
             return [item.request_id for item in asked if _is_under(item.thread_id, thread)]
 
         reason = "failed" if outcome is None else self.end.reason if self.end is not None else "input_required"
