@@ -284,6 +284,14 @@ def test_what_such_a_sub_agent_tells_twice_is_shown_once_and_its_errors_end_noth
     assert of_type(out, "CUSTOM")[0]["value"] == {"status": "INTERNAL", "message": "broken"}
 
 
+def test_a_sub_agent_that_goes_on_after_its_end_is_another_invocation_and_one_that_paused_is_not() -> None:
+    """A client throws at one that starts twice in a run."""
+    started, again = AgentStart(agent_id="reviewer"), AgentStart(agent_id="reviewer", resumed=True)
+    for reason, expected in (("completed", ["review-1#1", "review-1#2"]), ("input_required", ["review-1#1"])):
+        out = worked(started, AgentEnd(agent_id="reviewer", reason=reason), again)
+        assert [event["subagentRunId"] for event in of_type(out, "SUBAGENT_STARTED")] == expected
+
+
 def test_a_thread_that_is_used_again_after_a_handoff_is_another_invocation() -> None:
     story = Story()
     story.turn()

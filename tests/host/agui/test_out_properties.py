@@ -3,17 +3,67 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from tests.host.agui.streams import Client, check, check_models
 
 from agentsession.conformance.strategies import events, records
+from agentsession.host._child_events import child_events, placed, thread_of
 from agentsession.host.agui import Known, RunMapper, messages_snapshot
 from agentsession.host.agui._out_wire import Wire
-from agentsession.protocol import Event, StreamEnd
+from agentsession.protocol import Event, Initialize, Message, StreamEnd, ToolRequest, ToolResponse, ToolUpdate
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
+
+
+@st.composite
+def worked_for(draw: st.DrawFn) -> list[Event]:
+    """A legal record, and what a sub-agent that works for one of its calls does meanwhile, in a legal record too."""
+    record = draw(records(max_steps=40))
+    calls = [event for event in record if isinstance(event, ToolRequest) and not event.partial and event.stream_id]
+    if not calls:
+        return record
+    request = draw(st.sampled_from(calls))
+    began = record.index(request) + 1
+    ends = (
+        index
+        for index, event in enumerate(record[began:], began)
+        if isinstance(event, StreamEnd) or (isinstance(event, ToolResponse) and event.request_id == request.request_id)
+    )
+    end = next(ends, len(record))
+    thread = thread_of(request, "worker")
+    updates = [
+        ToolUpdate(
+            seq=request.seq,
+            timestamp=event.timestamp,
+            stream_id=request.stream_id,
+            turn_id=request.turn_id,
+            thread_id=request.thread_id,
+            source="host",
+            request_id=request.request_id,
+            data={"childEvents": [placed(event, thread, "worker", request.thread_id).to_wire()]},
+        )
+        for event in map(_told, draw(records(max_steps=30)))
+        if event is not None
+    ]
+    places = sorted(draw(st.lists(st.integers(began, end), min_size=len(updates), max_size=len(updates))))
+    found = list(record)
+    for place, update in reversed(list(zip(places, updates, strict=True))):
+        found.insert(place, update)
+    return found
+
+
+def _told(event: Event) -> Event | None:
+    """As a caller is told of it."""
+    if isinstance(event, Initialize) or (isinstance(event, ToolRequest) and event.partial):
+        return None
+    return event.model_copy(update={"index": None}) if isinstance(event, Message) and event.partial else event
+
+
+RECORDS = records(max_steps=60) | worked_for()
 
 
 def runs_of(record: list[Event]) -> list[list[Wire]]:
@@ -40,7 +90,7 @@ def runs_of(record: list[Event]) -> list[list[Wire]]:
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=SLOW)
-@given(records(max_steps=60))
+@given(RECORDS)
 def test_each_stream_of_a_legal_record_is_a_run_that_clients_accept(record: list[Event]) -> None:
     client = Client()
     for number, run in enumerate(runs_of(record)):
@@ -48,7 +98,7 @@ def test_each_stream_of_a_legal_record_is_a_run_that_clients_accept(record: list
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=SLOW)
-@given(records(max_steps=60))
+@given(RECORDS)
 def test_a_client_that_followed_has_what_a_snapshot_tells(record: list[Event]) -> None:
     client = Client()
     for run in runs_of(record):
@@ -66,6 +116,19 @@ def test_a_client_that_followed_has_what_a_snapshot_tells(record: list[Event]) -
             continue
         assert (had[message["id"]].get("content") or "") == (message.get("content") or "")
         assert had[message["id"]].get("encryptedValue") == message.get("encryptedValue")
+    assert _whole(record, had) <= {item["id"] for item in told}
+    assert _whole(record, calls) <= {request_id for message in told for request_id, _ in _arguments(message)}
+
+
+def _whole(record: list[Event], names: Iterable[str]) -> set[str]:
+    """Those of the names that messages and requests have that were whole, in the record and below it."""
+    every = [item for event in record for item in (event, *child_events(event))]
+    whole = {event.message_id for event in every if isinstance(event, Message) and not event.partial}
+    whole |= {event.request_id for event in every if isinstance(event, ToolRequest) and not event.partial}
+    whole |= {
+        f"{event.request_id}.r" for event in every if isinstance(event, ToolResponse) and event.request_id in whole
+    }
+    return whole & set(names)
 
 
 def _arguments(message: Wire) -> list[Any]:
@@ -73,7 +136,7 @@ def _arguments(message: Wire) -> list[Any]:
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=SLOW)
-@given(records(max_steps=60))
+@given(RECORDS)
 def test_a_restart_between_runs_changes_nothing_in_the_next(record: list[Event]) -> None:
     """A run with what the record tells, and the same with what was known all along."""
     at = max((index for index, event in enumerate(record) if isinstance(event, StreamEnd)), default=-1) + 1
@@ -96,7 +159,7 @@ def test_a_restart_between_runs_changes_nothing_in_the_next(record: list[Event])
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=SLOW)
-@given(records(max_steps=60))
+@given(RECORDS)
 def test_all_streams_of_a_legal_record_are_one_run_that_clients_accept(record: list[Event]) -> None:
     mapper = RunMapper(thread_id="t", run_id="r", known=Known())
     out = mapper.start()

@@ -57,7 +57,7 @@ def client_message_id(response: ToolResponse) -> str | None:
 class Invocations:
     """Which invocation of a sub-agent a thread is in: ``thread#n``, counted over the whole record.
 
-    A pause does not end one, and a handoff hands it on.
+    A pause does not end one, and a handoff hands it on. Who goes on after an end is in another one.
     """
 
     def __init__(self) -> None:
@@ -65,13 +65,15 @@ class Invocations:
         self._open: dict[str, int] = {}
         """How many agents are open on a thread."""
         self._handed: set[str] = set()
+        self._paused: set[str] = set()
 
     def started(self, event: AgentStart) -> None:
         """An agent starts."""
         thread = event.thread_id
         if thread is None:
             return
-        if not self._open.get(thread) and not event.resumed and thread not in self._handed:
+        goes_on = thread in self._handed or (event.resumed and thread in self._paused)
+        if not self._open.get(thread) and not goes_on:
             self._counts[thread] = self._counts.get(thread, 0) + 1
         self._counts.setdefault(thread, 1)
         self._handed.discard(thread)
@@ -83,8 +85,11 @@ class Invocations:
         if thread is None:
             return
         self._open[thread] = max(0, self._open.get(thread, 0) - 1)
-        if not self._open[thread] and event.reason == "handoff":
+        if self._open[thread]:
+            return
+        if event.reason == "handoff":
             self._handed.add(thread)
+        (self._paused.add if event.reason == "input_required" else self._paused.discard)(thread)
 
     def run_id(self, thread: str | None) -> str | None:
         """The ``subagentRunId`` of what happens on ``thread`` now; ``None`` on the main thread."""

@@ -7,7 +7,9 @@
 //   {"do": "together", "runs": [{...}, ...]}       runs at once, each with an agent of its own and the same history
 //   {"do": "fresh"}                                a new agent on the thread, as after a reload of the page
 //   {"do": "parallel", "count": n, "content": ..}  agents on threads of their own, at once
-import { HttpAgent } from "@ag-ui/client";
+//   {"do": "replay", "threads": [[[event, ...], ...], ...]}  the runs of each thread, as if a server had sent them
+import { AbstractAgent, HttpAgent } from "@ag-ui/client";
+import { from } from "rxjs";
 
 const chunks = [];
 for await (const chunk of process.stdin) chunks.push(chunk);
@@ -53,6 +55,27 @@ async function run(agent, params, leaveAfter) {
   };
 }
 
+class Replay extends AbstractAgent {
+  coming = [];
+  run() {
+    return from(this.coming);
+  }
+}
+
+async function replayed(runs) {
+  const agent = new Replay({ threadId: "t" });
+  const faults = [];
+  for (const events of runs) {
+    agent.coming = events;
+    const resume = agent.pendingInterrupts.map(({ id }) => ({ interruptId: id, status: "cancelled" }));
+    const told = await run(agent, resume.length > 0 ? { resume } : {});
+    const fault = told.thrown ?? told.failed;
+    if (fault !== null && events.at(-1).type !== "RUN_ERROR") faults.push(fault);
+    if (told.events.length !== events.length) faults.push(`${told.events.length} of ${events.length} events`);
+  }
+  return { faults, messages: agent.messages, state: agent.state };
+}
+
 let agent = made(script.threadId);
 for (const step of script.steps) {
   if (step.do === "message") agent.addMessage(step.message);
@@ -68,5 +91,7 @@ for (const step of script.steps) {
     );
     const told = await Promise.all(agents.map((one) => run(one, {})));
     say(told.map(({ events, ...rest }) => ({ ...rest, count: events.length })));
+  } else if (step.do === "replay") {
+    for (const runs of step.threads) say(await replayed(runs));
   } else throw new Error(`unknown step ${step.do}`);
 }
