@@ -29,6 +29,14 @@ def wipe(path: str) -> str:
 
 
 tools = [wipe]
+
+
+class NotAsync:
+    def verify(self, request):
+        return None
+
+
+not_async = NotAsync()
 '''
 TOKEN = "a-token-that-nobody-guesses"
 
@@ -37,6 +45,8 @@ TOKEN = "a-token-that-nobody-guesses"
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "clerk.py").write_text(AGENT, encoding="utf-8")
     (tmp_path / "tokens").write_text(f"# who may connect\nann {TOKEN}\n", encoding="utf-8")
+    (tmp_path / "umlaut").write_text(f"ann \u00fc{TOKEN}\n", encoding="utf-8")
+    (tmp_path / "same").write_text(f"ann {TOKEN}\nbob {TOKEN}\n", encoding="utf-8")
     return tmp_path
 
 
@@ -165,6 +175,9 @@ def test_a_port_that_is_taken_is_said_with_one_that_may_be_free(folder: Path) ->
         (("--bare", "--max-calls", "1"), "--max-calls does not go with --bare"),
         (("--tokens", "tokens", "--auth", "clerk:tools"), "--auth and --tokens were given"),
         (("--auth", "clerk:agent"), "auth-invalid"),
+        (("--auth", "clerk:not_async"), "auth-invalid"),
+        (("--tokens", "umlaut"), "where:    serve --tokens umlaut"),
+        (("--tokens", "same"), "make one with"),
         (("--allow-host", "agent.example"), "--allow-host needs users who log in"),
         (("--tokens", "clerk.py"), "auth-invalid"),
         (("--tokens", "nowhere"), "auth-invalid"),
@@ -181,6 +194,16 @@ def test_what_does_not_go_together_is_said_before_anything_is_opened(
     assert done.returncode == 2, done.stderr
     assert said in done.stderr
     assert TOKEN not in done.stderr
+
+
+def test_a_token_of_the_environment_that_cannot_be_one_is_said_with_the_variable(folder: Path) -> None:
+    environment = {**os.environ, "AGENTSESSION_TOKEN": "secret-short"}
+    done = subprocess.run(
+        command("--port", "0"), cwd=folder, env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2
+    assert "AGENTSESSION_TOKEN" in done.stderr
+    assert "secret-short" not in done.stderr
 
 
 @pytest.mark.skipif(os.name == "nt", reason="kill -9 is POSIX")

@@ -181,7 +181,7 @@ def _module_missing(name: str, target: str, command: str) -> CommandError:
     fix = (
         f"agentsession {command} {near[0]}{colon}{attribute}"
         if near
-        else "run it from the folder that holds the module"
+        else "run it from the folder that holds the module, or put that folder into PYTHONPATH"
     )
     return CommandError(f'no module "{name}"', id="module-missing", where=f"{command} {target}, looked in .", fix=fix)
 

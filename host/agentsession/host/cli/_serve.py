@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import dataclasses
 import errno
+import inspect
 import os
 import shlex
 import socket
@@ -33,6 +34,7 @@ __all__ = ["ServeOptions", "serve"]
 
 _TOKEN: Final = "AGENTSESSION_TOKEN"
 """The environment variable that holds the one user's token."""
+_MAKE_ONE: Final = "make one with: python -c 'import secrets; print(secrets.token_urlsafe(32))'"
 _GRACE_S: Final = 1
 """How long connections may take to end when the server is stopped."""
 
@@ -115,14 +117,26 @@ def _verifier(options: ServeOptions) -> Verifier | None:
             fix='pip install "agent-session-protocol[serve]"',
         ) from error
 
-    if options.tokens is not None:
-        return BearerTokens({token: Principal(user_id=user) for user, token in _read_tokens(options.tokens)})
     token = os.environ.get(_TOKEN)
-    return BearerTokens({token: Principal(user_id="local")}) if token else None
+    if options.tokens is not None:
+        users, where = {token: user for user, token in _read_tokens(options.tokens)}, f"serve --tokens {options.tokens}"
+    elif token:
+        users, where = {token: "local"}, f"the environment variable {_TOKEN}"
+    else:
+        return None
+    try:
+        return BearerTokens({token: Principal(user_id=user) for token, user in users.items()})
+    except ConfigurationError as error:
+        raise CommandError(
+            error.what, id="auth-invalid", where=where, expected=error.expected, fix=error.fix
+        ) from error
 
 
 def _is_verifier(found: object) -> bool:
-    return callable(getattr(found, "verify", None)) and not isinstance(found, type)
+    verify = getattr(found, "verify", None)
+    if isinstance(found, type) or not callable(verify):
+        return False
+    return inspect.iscoroutinefunction(inspect.unwrap(verify)) or not inspect.isroutine(verify)
 
 
 _VERIFIER: Final = Kind(
@@ -156,15 +170,21 @@ def _read_tokens(path: str) -> list[tuple[str, str]]:
                 id="auth-invalid",
                 where="serve --tokens",
                 expected="USER TOKEN, the token of 16 characters or more",
-                fix="make one with: python -c 'import secrets; print(secrets.token_urlsafe(32))'",
+                fix=_MAKE_ONE,
             )
         found.append((words[0], words[1]))
     if not found:
         raise CommandError(
-            f"{path} names nobody", id="auth-invalid", where="serve --tokens", expected="a line USER TOKEN for each"
+            f"{path} names nobody",
+            id="auth-invalid",
+            where="serve --tokens",
+            expected="a line USER TOKEN for each user",
+            fix=_MAKE_ONE,
         )
     if len({token for _, token in found}) < len(found):
-        raise CommandError(f"two users of {path} have one token", id="auth-invalid", where="serve --tokens")
+        raise CommandError(
+            f"two users of {path} have one token", id="auth-invalid", where="serve --tokens", fix=_MAKE_ONE
+        )
     return found
 
 
