@@ -299,7 +299,10 @@ def serve(
     ui: Annotated[bool, typer.Option("--ui", help="Also serve the page to watch and steer sessions, at /.")] = False,
     bare: Annotated[bool, typer.Option("--bare", help="The client is the host: no policy and no tools here.")] = False,
     tokens: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Who may connect: a line USER TOKEN for each.")
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Who may connect: a line USER TOKEN for each; AGENTSESSION_TOKEN is for one."
+        ),
     ] = None,
     auth: Annotated[
         str | None, typer.Option(metavar="MODULE:NAME", help="A verifier of your own: async verify(request).")
