@@ -17,6 +17,7 @@ import json
 import logging
 import os
 import signal
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal
 
@@ -198,6 +199,14 @@ class AgentProcess:
         assert incoming.reply is not None
         return await incoming.reply
 
+    def _kill(self) -> None:
+        """Also what the agent started and left, where there are process groups."""
+        with contextlib.suppress(OSError):
+            if sys.platform == "win32":
+                self._process.kill()
+            else:
+                os.killpg(self._process.pid, signal.SIGKILL)
+
     async def close(self, *, kill: bool = False) -> None:
         """End the process and all that it started: by closing its pipe, then by a signal. Never raises, but for a
         cancellation, and even then the process is killed."""
@@ -214,8 +223,7 @@ class AgentProcess:
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._process.wait(), _LEAVES_S)
         finally:
-            with contextlib.suppress(OSError):
-                os.killpg(self._process.pid, signal.SIGKILL)  # also what the agent started and left
+            self._kill()
         await self._process.wait()
         transport = getattr(self._process, "_transport", None)
         if transport is not None:
