@@ -34,7 +34,8 @@ _NO_LIMITS = Limits(requests_per_s=1e6, burst=1_000_000)
 class Server:
     """Serves an executor from a thread of its own; ``url`` is known before it runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits = _NO_LIMITS) -> None:
+        self._limits = limits
         self._socket = listen()
         self.port: int = self._socket.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
@@ -59,7 +60,7 @@ class Server:
     async def _serve(self, make: Callable[[], LiveSessions]) -> AsyncGenerator[None]:
         async with make() as sessions:
             self.sessions = sessions
-            app: Any = contract_app(sessions, limits=_NO_LIMITS)
+            app: Any = contract_app(sessions, limits=self._limits)
             async with served(app, self._socket, log_level="critical", timeout_graceful_shutdown=1) as server:
                 self._running = server
                 try:

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from agentsession.protocol import PROTOCOL_VERSION, AgentDescriptor
 
-__all__ = ["AGENTS", "INITIALIZE", "Asked", "Odd", "answer", "event", "events", "head", "session"]
+__all__ = ["AGENTS", "DESCRIPTOR", "INITIALIZE", "Asked", "Odd", "answer", "event", "events", "head", "session"]
 
 DESCRIPTOR = AgentDescriptor(name="odd", executor="odd", capabilities=["abort", "delete", "list", "load"])
 

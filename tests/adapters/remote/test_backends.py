@@ -18,6 +18,7 @@ from tests.adapters.remote.cutting import Cutter
 from agentsession.adapters.adk import AdkExecutor, call, calls, say
 from agentsession.adapters.remote import Backoff, RemoteExecutor, RemoteSession
 from agentsession.adapters.scripted import Ask, Deltas, Say, ScriptedExecutor, Step
+from agentsession.host.http import Limits
 from agentsession.host.live import LiveSessions, ServedAgent
 from agentsession.protocol import (
     AgentExecutor,
@@ -40,9 +41,11 @@ pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyn
 
 
 @contextlib.asynccontextmanager
-async def behind(executor: AgentExecutor, *, seed: int | None = None) -> AsyncGenerator[RemoteExecutor]:
+async def behind(
+    executor: AgentExecutor, *, seed: int | None = None, server: Server | None = None
+) -> AsyncGenerator[RemoteExecutor]:
     """A client of a server of this executor, over a wire that is cut where there is a seed."""
-    server = Server()
+    server = server or Server()
     cutter = None if seed is None else Cutter(server.port, seed)
     with anyio.fail_after(60):
         await anyio.to_thread.run_sync(server.start, lambda: LiveSessions([ServedAgent("agent", executor)]))
@@ -120,6 +123,28 @@ async def test_a_server_that_is_gone_is_lost_on_either_backend() -> None:
     with pytest.raises(ConnectionLost):
         async with executor:
             pass
+
+
+@pytest.mark.rule("ORD-05", "ORD-11")
+async def test_a_reader_that_stalled_for_too_long_reads_on_to_the_end_when_it_comes_back() -> None:
+    pieces = ["x" * 4000] * 4000  # more than the buffers of the system take
+    server = Server(Limits(stall_s=0.5))
+    async with behind(ScriptedExecutor([[Deltas(pieces)], [Say("Still here.")]]), server=server) as executor:
+        session = await executor.open()
+        async with await session.begin("go") as stream:
+            await anext(stream)
+            assert server.sessions is not None
+            assert server.portal is not None
+            (there,) = server.sessions.open_sessions
+            # It reads nothing meanwhile: the agent's turn ends when the server lets go of it.
+            await anyio.to_thread.run_sync(server.portal.call, there.at_rest)
+            assert session.state == "running"
+            rest = [event async for event in stream]
+        assert isinstance(rest[-1], StreamEnd)
+        assert said(rest) == ["".join(pieces)]
+        assert [event.seq for event in rest] == sorted({event.seq for event in rest})
+        events, _ = await turn(session, "and now?")
+        assert said(events) == ["Still here."]
 
 
 # -- an agent of ADK's ------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 import pytest
-from tests.adapters.remote.odd import AGENTS, INITIALIZE, Asked, Odd, answer, event, events, head, session
+from tests.adapters.remote.odd import AGENTS, DESCRIPTOR, INITIALIZE, Asked, Odd, answer, event, events, head, session
 
 from agentsession.adapters.remote import Backoff, RemoteExecutor, RemoteSession
 from agentsession.adapters.remote import _answers as answers
@@ -25,6 +25,7 @@ from agentsession.protocol import (
     OpenOptions,
     ProtocolViolation,
     SessionNotFound,
+    accept,
     as_content,
 )
 
@@ -76,6 +77,10 @@ def sending(*parts: bytes, kind: str = "text/event-stream") -> Callable[[Asked],
     return sent
 
 
+def agent_named(name: str) -> dict[str, Any]:
+    return {"name": name, "descriptor": DESCRIPTOR.to_wire()}
+
+
 # -- the token --------------------------------------------------------------------------------------------------------
 
 
@@ -107,6 +112,9 @@ async def test_no_redirect_is_followed_with_the_token(status: int) -> None:
         ("GET /agents", answer({"code": "x", "rule": TOKEN, "detail": TOKEN}, 409)),
         ("GET /agents", answer({"code": "schema", "pointer": f"/{TOKEN}"}, 422)),
         ("GET /agents", answer(TOKEN.encode(), 200)),
+        ("GET /agents", answer({"protocolVersion": TOKEN, "agents": []})),
+        ("GET /agents", answer({"protocolVersion": "1.0", "agents": [{"name": "a", "descriptor": {"name": TOKEN}}]})),
+        ("GET /agents", answer({"protocolVersion": "1.0", "agents": [agent_named(TOKEN + ESCAPE), agent_named("b")]})),
         ("GET /events", sending(events(event(1, TOKEN)))),
         ("GET /events", sending(f"id: 1\ndata: {TOKEN}\n\n".encode())),
         ("GET /events", sending(f'event: problem\ndata: {{"code": "x", "detail": "{TOKEN}"}}\n\n'.encode())),
@@ -176,13 +184,44 @@ async def test_another_session_than_the_one_that_was_asked_for_is_no_answer() ->
 
 @pytest.mark.parametrize(
     "given",
-    [{}, {"streamId": "s1"}, {"streamId": "s1", "turnId": "t1", "receipts": [1]}, {"streamId": 1, "turnId": "t1"}],
+    [{}, {"streamId": "s1"}, {"streamId": 1, "turnId": "t1"}],
 )
 async def test_a_stream_that_is_none_is_no_answer(given: dict[str, Any]) -> None:
     async def beginning(executor: RemoteExecutor) -> None:
         await (await executor.open()).begin("go")
 
     assert isinstance(await failing(Odd().set("POST /stream", answer(given, 202)), beginning), ConnectionLost)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [{"status": "applied", "requestId": "another"}],
+        [{"status": "applied", "requestId": "r1"}] * 2,
+        [],
+        [1],
+        None,
+    ],
+)
+@pytest.mark.parametrize("means", ["respond", "stream"])
+async def test_receipts_that_are_not_one_for_each_answer_are_no_answer(means: str, given: Any) -> None:
+    body = {"streamId": "s1", "turnId": "t1", "receipts": given}
+
+    async def answering(executor: RemoteExecutor) -> None:
+        opened = await executor.open()
+        await (opened.respond(accept("r1", {})) if means == "respond" else opened.begin(accept("r1", {})))
+
+    assert isinstance(await failing(Odd().set(f"POST /{means}", answer(body, 202)), answering), ConnectionLost)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"sessionId": "../s"}, {"lastSeq": -1}, {"lastSeq": True}, {"title": 1}, {"events": "x"}, {"state": "asleep"}, 1],
+)
+async def test_what_is_listed_and_is_no_session_is_no_answer(given: Any) -> None:
+    item = {"sessionId": "s", "lastSeq": 1, **given} if isinstance(given, dict) else given
+    odd = Odd().set("GET /sessions", answer({"sessions": [item]}))
+    assert isinstance(await failing(odd, RemoteExecutor.list), ConnectionLost)
 
 
 async def test_a_server_that_is_just_stopping_is_asked_again() -> None:

@@ -7,16 +7,16 @@ May import: ``agentsession.protocol``, anyio, the modules beside it.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
 
 from agentsession.adapters.remote._backoff import Backoff
 from agentsession.adapters.remote._session import RemoteSession
-from agentsession.adapters.remote._shapes import mapping, shown
+from agentsession.adapters.remote._shapes import mapping, number, shown, state_of, text
 from agentsession.adapters.remote._wire import Json, Sent, Wire, path_of
 from agentsession.protocol import (
     AgentDescriptor,
@@ -28,14 +28,18 @@ from agentsession.protocol import (
     RecordInfo,
     RecordKey,
     RecordStore,
+    SchemaError,
     SessionBusy,
     Unimplemented,
+    UnsupportedVersion,
     check_id,
     check_version,
     parse_descriptor,
 )
 
 __all__ = ["RemoteExecutor", "entry_point"]
+
+T = TypeVar("T")
 
 
 class RemoteExecutor:
@@ -111,19 +115,25 @@ class RemoteExecutor:
                 where=self.wire.base_url,
                 expected="the agents, as docs/reference/http.md has them",
             )
-        check_version(version)
-        found = {str(each.get("name")): mapping(each.get("descriptor")) for each in map(mapping, agents)}
+        try:
+            check_version(version)
+        except UnsupportedVersion as error:
+            raise self.wire.mask.error(error) from None
+        found = {text(each.get("name")): mapping(each.get("descriptor")) for each in map(mapping, agents)}
         if self._agent is None and len(found) == 1:
             self._agent = next(iter(found))
         if self._agent is None or self._agent not in found:
             raise ConfigurationError(
                 "the server has several agents" if self._agent is None else f"no agent {self._agent!r} is served",
                 where=self.wire.base_url,
-                expected="one of: " + ", ".join(sorted(found)[:20]),
+                expected=self.wire.mask("one of: " + ", ".join(sorted(found)[:20])),
                 fix="RemoteExecutor(..., agent=...)",
                 id="agent-not-found",
             )
-        self._descriptor = parse_descriptor(found[self._agent])
+        try:
+            self._descriptor = parse_descriptor(found[self._agent])
+        except SchemaError as error:
+            raise self.wire.mask.error(error) from None
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -282,21 +292,23 @@ def _wire_options(options: OpenOptions) -> dict[str, object]:
 
 
 def _info(agent: str, user_id: str, item: Json) -> RecordInfo:
-    session_id, last = item.get("sessionId"), item.get("lastSeq")
-    if not isinstance(session_id, str) or not isinstance(last, int):
-        raise ConnectionLost("the server's answer lists what is no session", expected="a sessionId and a lastSeq")
-    reserved = item.get("reservedSeq", last)
+    session_id, last = shown(item)
+
+    def known(name: str, read: Callable[[object], T]) -> T | None:
+        return read(item[name]) if name in item else None
+
+    reserved = known("reservedSeq", number)
     return RecordInfo(
         RecordKey(agent, user_id, session_id),
         last,
-        reserved if isinstance(reserved, int) else last,
-        title=item.get("title"),
-        created_at=item.get("createdAt"),
-        updated_at=item.get("updatedAt"),
-        events=item.get("events"),
-        turns=item.get("turns"),
-        state=item.get("state"),
-        pending=item.get("pending"),
+        last if reserved is None else reserved,
+        title=known("title", text),
+        created_at=known("createdAt", text),
+        updated_at=known("updatedAt", text),
+        events=known("events", number),
+        turns=known("turns", number),
+        state=known("state", state_of),
+        pending=known("pending", number),
     )
 
 

@@ -77,7 +77,7 @@ class Folded:
             event = self._parsed(id, data)
             self._machine.feed(event)
         except ProtocolViolation as error:
-            self.close(self._mask.violation(error))  # without its cause, which has the text as it came
+            self.close(self._mask.error(error))
             return
         if isinstance(event, ElicitationRequest) or (isinstance(event, ToolRequest) and not event.partial):
             self._requests[event.request_id] = event

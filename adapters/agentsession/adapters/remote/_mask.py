@@ -8,11 +8,13 @@ A server, or a proxy before it, may give back what it was sent. An error ends in
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeVar
 
-from agentsession.protocol import ProtocolViolation
+from agentsession.protocol import AgentSessionError, SchemaError
 
 __all__ = ["Mask"]
+
+E = TypeVar("E", bound=AgentSessionError)
 
 _MOST: Final = 1000
 """Characters of one text of the server's."""
@@ -33,7 +35,13 @@ class Mask:
             return text
         return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
 
-    def violation(self, error: ProtocolViolation) -> ProtocolViolation:
-        """The same violation, of an event of the server's."""
-        parts = {name: self(text) for name, text in error.parts().items()}
-        return ProtocolViolation(error.rule, self(error.what), blame=error.blame, **parts)
+    def error(self, error: E) -> E:
+        """The same error, of what the server sent, with its texts made so; what it came from is forgotten."""
+        error.what = self(error.what)
+        for name, text in error.parts().items():
+            setattr(error, name, self(text))
+        if isinstance(error, SchemaError):
+            error.pointer = self(error.pointer)
+        error.args = (error.what,)
+        error.__cause__ = error.__context__ = None
+        return error

@@ -18,7 +18,7 @@ import anyio
 from agentsession.adapters.remote._folded import Folded
 from agentsession.adapters.remote._follower import Follower
 from agentsession.adapters.remote._readers import Reader, Stream
-from agentsession.adapters.remote._shapes import malformed, mapping, model, shown
+from agentsession.adapters.remote._shapes import malformed, mapping, model, receipts_of, shown, text
 from agentsession.adapters.remote._starting import start_of
 from agentsession.adapters.remote._wire import Json, Sent, Wire, path_of
 from agentsession.protocol import (
@@ -179,13 +179,10 @@ class RemoteSession:
         return start_of(f"{self._path}/stream", input, options, loaded)
 
     def _started(self, given: MessageInput | Sequence[Answer] | None, answer: Json) -> Stream:
-        stream_id, turn_id, receipts = answer.get("streamId"), answer.get("turnId"), answer.get("receipts", [])
-        if not isinstance(stream_id, str) or not isinstance(turn_id, str) or not isinstance(receipts, list):
-            raise malformed("a stream")
-        taken = [model(Receipt, receipt) for receipt in receipts]
+        stream_id, turn_id = text(answer.get("streamId")), text(answer.get("turnId"))
+        taken: list[Receipt] = []
         if given is not None and not isinstance(given, MessageInput):
-            if len(taken) != len(given):
-                raise malformed("a receipt for each answer")
+            taken = receipts_of(answer.get("receipts"), given)
             self._folded.answered(given, taken)
         self._folded.started(stream_id, is_new_turn=isinstance(given, MessageInput))
         return Stream(self._log, stream_id=stream_id, turn_id=turn_id, receipts=taken)
@@ -197,10 +194,7 @@ class RemoteSession:
         self._check_open()
         given = as_answers(answers)
         answer = await self._call("respond", {"answers": [each.to_wire() for each in given]})
-        receipts = answer.get("receipts")
-        if not isinstance(receipts, list) or len(receipts) != len(given):
-            raise malformed("a receipt for each answer")
-        taken = [model(Receipt, receipt) for receipt in receipts]
+        taken = receipts_of(answer.get("receipts"), given)
         self._folded.answered(given, taken)
         await self._caught_up()
         return taken

@@ -8,14 +8,17 @@ Whatever has another shape is :class:`ConnectionLost`: what answers there does n
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any, Final, TypeVar, get_args
 
 from pydantic import ValidationError
 
 from agentsession.adapters.remote._answers import Json
-from agentsession.protocol import AbortResult, ConnectionLost, InvalidInput, Receipt, check_id
+from agentsession.protocol import AbortResult, Answer, ConnectionLost, InvalidInput, Receipt, SessionState, check_id
 
-__all__ = ["malformed", "mapping", "model", "shown"]
+__all__ = ["malformed", "mapping", "model", "number", "receipts_of", "shown", "state_of", "text"]
+
+_STATES: Final[tuple[SessionState, ...]] = get_args(SessionState)
 
 M = TypeVar("M", Receipt, AbortResult)
 
@@ -32,9 +35,9 @@ def shown(answer: Json, session_id: str | None = None) -> tuple[str, int]:
 
     Raises :class:`ConnectionLost` for what is none.
     """
-    found, last_seq = answer.get("sessionId"), answer.get("lastSeq")
-    if not isinstance(found, str) or not isinstance(last_seq, int) or session_id not in (None, found):
-        raise malformed("a session" if session_id is None else f"session {session_id}")
+    found, last_seq = text(answer.get("sessionId")), number(answer.get("lastSeq"))
+    if session_id not in (None, found):
+        raise malformed(f"session {session_id}")
     try:
         return check_id(found, "session id"), last_seq
     except InvalidInput as error:
@@ -52,3 +55,34 @@ def mapping(value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise malformed("an object")
     return value
+
+
+def text(value: object) -> str:
+    """A text of an answer. Raises :class:`ConnectionLost`."""
+    if not isinstance(value, str):
+        raise malformed("a text")
+    return value
+
+
+def number(value: object) -> int:
+    """A whole number of an answer, from 0. Raises :class:`ConnectionLost`."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise malformed("a whole number")
+    return value
+
+
+def receipts_of(value: object, answers: Sequence[Answer]) -> list[Receipt]:
+    """A receipt for each answer, in their order. Raises :class:`ConnectionLost`."""
+    found = [model(Receipt, each) for each in value] if isinstance(value, list) else []
+    of = [receipt.request_id or answer.request_id for receipt, answer in zip(found, answers, strict=False)]
+    if len(found) != len(answers) or of != [answer.request_id for answer in answers]:
+        raise malformed("a receipt for each answer")
+    return found
+
+
+def state_of(value: object) -> SessionState:
+    """The state of a session. Raises :class:`ConnectionLost`."""
+    for state in _STATES:
+        if value == state:
+            return state
+    raise malformed("a state")
