@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any
 
 import httpx2
-import uvicorn
 from starlette.types import Message, Receive, Scope, Send
 from tests.host.agui import streams
 from tests.host.agui.inputs import body, user
+from tests.served import listen, served, url_of
 
 from agentsession.host.agui import AguiApp
 
@@ -57,37 +56,12 @@ class Watched:
         await self.until(lambda app: app.running == 0)
 
 
-class _Server(uvicorn.Server):
-    """One that says when it listens."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.listens = asyncio.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.listens.set()
-
-
 @contextlib.asynccontextmanager
 async def serving(app: Any) -> AsyncGenerator[str]:
     """Serve ``app``; gives its address. It is gone at the end, with all its connections."""
-    # The protocol is named, or asyncio does not turn off Nagle's algorithm: each answer would then take 40 ms.
-    with socket.socket(proto=socket.IPPROTO_TCP) as listening:
-        listening.bind(("127.0.0.1", 0))
-        config = uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=5)
-        server = _Server(config)
-        running = asyncio.get_running_loop().create_task(server._serve([listening]))
-        listens = asyncio.get_running_loop().create_task(server.listens.wait())
-        await asyncio.wait((listens, running), return_when=asyncio.FIRST_COMPLETED)
-        if not listens.done():
-            listens.cancel()
-            await running  # it ended before it listened: why, is in its exception
-        try:
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            await running
+    with listen() as listening:
+        async with served(app, listening):
+            yield url_of(listening)
 
 
 class Poster:
