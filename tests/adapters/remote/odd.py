@@ -68,6 +68,7 @@ def session(session_id: str = "s", last_seq: int = 1) -> dict[str, Any]:
         "pending": [],
         "lastSeq": last_seq,
         "isHosted": False,
+        "host": {},
         "descriptor": DESCRIPTOR.to_wire(),
     }
 
@@ -89,6 +90,7 @@ class Odd:
             "GET /agents": AGENTS,
             "POST /sessions": answer(session(), 201),
             "GET /s": answer(session()),
+            "POST /load": answer(session()),
             "GET /events": followed,
             "POST /close": answer({"state": "closed"}),
         }

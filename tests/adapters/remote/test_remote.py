@@ -25,8 +25,10 @@ from agentsession.protocol import (
     ConfigurationError,
     ConnectionLost,
     Event,
+    HostCapabilities,
     Message,
     MessageInput,
+    OpenOptions,
     ProtocolViolation,
     SchemaError,
     SessionBusy,
@@ -227,3 +229,20 @@ async def test_waits_grow_to_a_bound_and_are_those_of_the_seed() -> None:
 async def test_what_changes_something_is_sent_under_a_key_and_again_under_the_same(method: str) -> None:
     sent = Sent(method, "/agents/a/sessions/s", {})
     assert sent.headers["Idempotency-Key"] == sent.headers["Idempotency-Key"] == sent.key
+
+
+@pytest.mark.rule("HITL-07")
+@pytest.mark.parametrize(("first", "then"), [(None, []), ([], None)])
+async def test_who_loads_a_session_says_anew_what_it_can_be_asked(
+    first: list[str] | None, then: list[str] | None, tmp_path: Path
+) -> None:
+    with anyio.fail_after(20):
+        async with behind(tmp_path, [script.Ask(message="Where?"), script.Say(text="There.")]) as executor:
+            session = await executor.open(OpenOptions(session_id="s", host=HostCapabilities(elicitation_kinds=first)))
+            await session.aclose()
+            session = await executor.load("s", OpenOptions(host=HostCapabilities(elicitation_kinds=then)))
+            async with await session.begin("go") as stream:
+                events = [event async for event in stream]
+            assert stream.end is not None
+            assert stream.end.reason == ("completed" if then == [] else "input_required")
+            assert [event.type for event in events].count("elicitation_response") == (then == [])

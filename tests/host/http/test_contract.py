@@ -120,6 +120,20 @@ async def test_a_session_is_listed_changed_forked_rewound_closed_and_deleted(htt
     assert (await http.get(session)).status_code == 404
 
 
+async def test_a_session_is_loaded_with_options_that_say_whom_it_can_ask(http: httpx2.AsyncClient) -> None:
+    session = await opened(http)
+    await said(http, session)
+    deaf: dict[str, Any] = {"elicitationKinds": []}
+    assert (await http.get(session)).json()["host"].get("elicitationKinds") is None
+    loaded = await http.post(session + "/load", json={"host": deaf})
+    assert (loaded.status_code, loaded.json()["host"]["elicitationKinds"]) == (200, [])
+    events = await said(http, session)
+    assert events[-1]["reason"] == "completed"
+    assert [event["action"] for event in events if event["type"] == "elicitation_response"] == ["cancel"]
+    assert (await http.post(S + "/none/load")).json()["code"] == "session-not-found"
+    assert (await http.post(session + "/load", json={"userId": "eve"})).json()["code"] == "user"
+
+
 async def test_steer_and_abort_answer_as_the_session_does(http: httpx2.AsyncClient) -> None:
     session = await opened(http)
     assert (await http.post(session + "/steer", json={"message": "faster"})).json()["status"] == "rejected"

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 S = "/agents/scripted/sessions"
 VICTIM = S + "/victim"
 OWN = S + "/own"
-POSTS = ("stream", "respond", "steer", "abort", "close", "rewind", "fork", "tickets")
+POSTS = ("load", "stream", "respond", "steer", "abort", "close", "rewind", "fork", "tickets")
 IDS = (
     *("..%2f..%2fetc", "%2e%2e", "a%5cb", "a%25b", "%00", "a%0ab", "C:%5cx", "%ff%fe", "x" * 300, "%20a", "%7f"),
     *("a%2fb", "..;", "%c0%ae", "a%e2%80%ae", "none", "victim%00", "victim%20", "VICTIM", "victim%2f"),
@@ -33,6 +33,7 @@ BODIES = (
 )
 ANSWER = {"kind": "elicitation_response", "requestId": "x", "action": "accept"}
 WRONG: dict[str, tuple[Any, ...]] = {
+    "load": ({"userId": "ann"}, {"host": 1}, {"execution": []}, {"userId": "../ann"}),
     "stream": ({"input": 1}, {"input": []}, {"input": {"kind": "nope"}}, {"input": {}}, {"x": 1}, {"options": []}),
     "respond": ({}, {"answers": []}, {"answers": {}}, {"answers": [1]}, {"answers": [{"kind": "message"}]}),
     "steer": ({"message": 1}, {"message": [{"type": 1}]}, {"action": 1}),

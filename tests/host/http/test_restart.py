@@ -63,12 +63,12 @@ async def the_response(http: httpx2.AsyncClient, session: str) -> tuple[str, Any
     raise AssertionError("no tool_response")
 
 
-@pytest.mark.parametrize("by_patch", [True, False])
+@pytest.mark.parametrize("how", ["patch", "load", "stream"])
 async def test_a_client_declares_its_tools_again_before_it_answers_a_call_of_the_server_before(
-    tmp_path: Path, by_patch: bool
+    tmp_path: Path, how: str
 ) -> None:
     def executor() -> AgentExecutor:
-        if not by_patch:
+        if how == "stream":
             return ScriptedExecutor([[Calls(Call("pick", {})), Say("Picked.")]], reenter=True)
         agent = LlmAgent(name="clerk", model=ScriptedLlm(forever=pick))
         return AdkExecutor(agent, session_service=SqliteSessionService(str(tmp_path / "adk.db")))
@@ -84,8 +84,11 @@ async def test_a_client_declares_its_tools_again_before_it_answers_a_call_of_the
         (early,) = (await http.post(session + "/respond", json=body)).json()["receipts"]
         assert early["status"] == "invalid"
         assert "PATCH" in early["reason"]
-        if by_patch:
-            assert (await http.patch(session, json={"tools": [PICK]})).json()["status"] == "applied"
+        if how != "stream":
+            if how == "patch":
+                assert (await http.patch(session, json={"tools": [PICK]})).json()["status"] == "applied"
+            else:
+                assert (await http.post(session + "/load", json={"execution": {"tools": [PICK]}})).status_code == 200
             (receipt,) = (await http.post(session + "/respond", json=body)).json()["receipts"]
         else:
             assert (await http.patch(session, json={"tools": [PICK]})).json()["status"] == "rejected"

@@ -19,13 +19,16 @@ from agentsession.adapters.scripted import Ask, Call, Calls, Delay, Say, Scripte
 from agentsession.host import Host, SqliteRecordStore, ask_all
 from agentsession.host.live import LiveSession, LiveSessions, ServedAgent, TooManySessions
 from agentsession.protocol import (
+    ConfigurationError,
     ExecutionOptions,
+    HostCapabilities,
     MemoryRecordStore,
     OpenOptions,
     RecordKey,
     SessionBusy,
     SessionConfig,
     SessionNotFound,
+    ToolDescriptor,
     accept,
     deny,
     grant,
@@ -105,6 +108,47 @@ async def test_who_asks_for_a_session_that_is_being_closed_gets_it_loaded() -> N
                 executor.go.set()
         await found[0].stream("go")
         await found[0].at_rest()
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+async def test_a_session_that_nobody_uses_is_loaded_with_the_options_of_who_loads_it(is_open: bool) -> None:
+    script: Sequence[Sequence[Step]] = [[Ask("Where?"), Say("There.")]]
+    deaf = OpenOptions(host=HostCapabilities(elicitation_kinds=[]))
+    async with LiveSessions([ServedAgent("agent", ScriptedExecutor(script, reenter=True))]) as sessions:
+        live = await sessions.open("agent", "ann", OpenOptions(session_id="s"))
+        if not is_open:
+            await sessions.close(live)
+        loaded = await sessions.load("agent", "ann", "s", deaf)
+        assert loaded is not live
+        assert await sessions.load("agent", "ann", "s", deaf) is loaded  # these it has
+        await loaded.stream("go")
+        await loaded.at_rest()
+        assert loaded.state == "idle"  # what it cannot be asked was cancelled
+
+
+async def test_a_session_that_somebody_uses_keeps_its_options_whoever_loads_it() -> None:
+    async with LiveSessions([ServedAgent("agent", ScriptedExecutor(SCRIPT))]) as sessions:
+        live = await sessions.open("agent", "ann", OpenOptions(session_id="s"))
+        deaf = OpenOptions(host=HostCapabilities(elicitation_kinds=[]))
+        with live.hold():
+            assert await sessions.load("agent", "ann", "s", deaf) is live
+        assert live.options.host.elicitation_kinds is None
+
+
+async def test_who_loads_a_session_with_what_its_host_refuses_closes_nothing() -> None:
+    def wipe(path: str) -> str:
+        """Delete a file."""
+        return path
+
+    agent = ServedAgent("agent", ScriptedExecutor(SCRIPT), Host(tools=[wipe]))
+    async with LiveSessions([agent]) as sessions:
+        live = await sessions.open("agent", "ann", OpenOptions(session_id="s"))
+        options = OpenOptions(execution=ExecutionOptions(tools=[ToolDescriptor(name="wipe")]))
+        with pytest.raises(ConfigurationError):
+            await sessions.load("agent", "ann", "s", options)
+        assert live.state == "new"
+        with pytest.raises(SessionNotFound):
+            await sessions.load("agent", "bob", "s", OpenOptions())
 
 
 async def test_agents_of_one_name_that_are_served_under_two_do_not_meet() -> None:

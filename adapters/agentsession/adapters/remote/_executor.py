@@ -187,13 +187,17 @@ class RemoteExecutor:
     ) -> RemoteSession:
         """Open a stored session, or follow one that the server has open (see ``AgentExecutor.load``).
 
-        The server's lock keeps other processes from it, not other clients. Here it may be open once.
+        The server's lock keeps other processes from it, not other clients. Here it may be open once. One that others
+        use on the server keeps the options that it has there.
         """
         self._check(hooks)
         self._require("load")
         if check_id(session_id, "session id") in self._sessions:
             raise SessionBusy("the session is open here already", where=f"session {session_id}", fix="close it first")
-        answer = await self.wire.call(Sent("GET", self._path(session_id)))
+        sent = Sent("GET", self._path(session_id))
+        if options is not None:
+            sent = Sent("POST", self._path(session_id, "load"), _wire_options(options))
+        answer = await self.wire.call(sent)
         return await self._follow(answer, options or OpenOptions(), session_id, is_new=False)
 
     async def fork(

@@ -18,7 +18,7 @@ import anyio
 from agentsession.adapters.remote._folded import Folded
 from agentsession.adapters.remote._follower import Follower
 from agentsession.adapters.remote._readers import Reader, Stream
-from agentsession.adapters.remote._shapes import malformed, mapping, model, receipts_of, shown, text
+from agentsession.adapters.remote._shapes import kinds_of, malformed, mapping, model, receipts_of, shown, text
 from agentsession.adapters.remote._starting import start_of
 from agentsession.adapters.remote._wire import Json, Sent, Wire, path_of
 from agentsession.protocol import (
@@ -82,7 +82,7 @@ class RemoteSession:
         self._options = options
         self._is_new = is_new
         self._begins_at = begins_at
-        kinds = options.host.elicitation_kinds
+        kinds = kinds_of(answer)
         self._folded = Folded(self.session_id, self._wire.mask, begins_at=begins_at, kinds=kinds, is_new=is_new)
         self._log = self._folded.log
         self._follower = Follower(self._wire, f"{self._path}/events?follow=true", self._log, self._folded.take)

@@ -14,13 +14,22 @@ from typing import Any, Final, TypeVar, get_args
 from pydantic import ValidationError
 
 from agentsession.adapters.remote._answers import Json
-from agentsession.protocol import AbortResult, Answer, ConnectionLost, InvalidInput, Receipt, SessionState, check_id
+from agentsession.protocol import (
+    AbortResult,
+    Answer,
+    ConnectionLost,
+    HostCapabilities,
+    InvalidInput,
+    Receipt,
+    SessionState,
+    check_id,
+)
 
-__all__ = ["malformed", "mapping", "model", "number", "receipts_of", "shown", "state_of", "text"]
+__all__ = ["kinds_of", "malformed", "mapping", "model", "number", "receipts_of", "shown", "state_of", "text"]
 
 _STATES: Final[tuple[SessionState, ...]] = get_args(SessionState)
 
-M = TypeVar("M", Receipt, AbortResult)
+M = TypeVar("M", Receipt, AbortResult, HostCapabilities)
 
 
 def model(cls: type[M], value: Any) -> M:
@@ -42,6 +51,14 @@ def shown(answer: Json, session_id: str | None = None) -> tuple[str, int]:
         return check_id(found, "session id"), last_seq
     except InvalidInput as error:
         raise malformed("a session with an id that can be one") from error
+
+
+def kinds_of(answer: Json) -> list[str] | None:
+    """The kinds of elicitation that a session which the server shows may ask; ``None``: all.
+
+    What is open there may have been opened by another host. Raises :class:`ConnectionLost`.
+    """
+    return model(HostCapabilities, answer.get("host")).elicitation_kinds
 
 
 def malformed(what: str) -> ConnectionLost:

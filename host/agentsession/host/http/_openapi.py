@@ -200,6 +200,15 @@ def _posts() -> Json:
     begun["200"] = {"description": "The stream itself.", "content": stream}
     table: list[tuple[str, str, str, Json, Json, bool, tuple[int, ...]]] = [
         (
+            "load",
+            "loadSession",
+            "Load it with options, or find it open.",
+            _answer(200, "The session.", _ref("Session")),
+            _ref("OpenOptions"),
+            False,
+            _AT_WORK,
+        ),
+        (
             "stream",
             "startStream",
             "Start a turn with a message, or continue it.",
@@ -276,13 +285,14 @@ def _own_schemas() -> Json:
     agent = _object(("name", "isHosted", "descriptor"), name=_TEXT, isHosted={"type": "boolean"})
     agent["properties"]["descriptor"] = _ref("AgentDescriptor")
     session = _object(
-        ("agent", "sessionId", "state", "pending", "lastSeq", "isHosted", "descriptor"),
+        ("agent", "sessionId", "state", "pending", "lastSeq", "isHosted", "host", "descriptor"),
         agent=_TEXT,
         sessionId=_TEXT,
         state={"enum": ["new", "idle", "running", "input_required", "closed"]},
         pending=_list({"anyOf": [_ref("ToolRequest"), _ref("ElicitationRequest")]}),
         lastSeq=_SEQ,
         isHosted={"type": "boolean"},
+        host=_ref("HostCapabilities"),
         descriptor=_ref("AgentDescriptor"),
     )
     started = _object(

@@ -65,6 +65,7 @@ def contract_routes(sessions: LiveSessions, limits: Limits, tickets: Tickets) ->
         ("PATCH", _SESSION, calls.update),
         ("DELETE", _SESSION, calls.delete),
         ("GET", _SESSION + "/events", calls.events),
+        ("POST", _SESSION + "/load", calls.load),
         ("POST", _SESSION + "/stream", calls.stream),
         ("POST", _SESSION + "/respond", calls.respond),
         ("POST", _SESSION + "/steer", calls.steer),
@@ -138,6 +139,12 @@ class _Calls:
 
     async def get(self, request: Request, principal: Principal) -> Response:
         return _json(_shown(await self._session(request, principal)))
+
+    async def load(self, request: Request, principal: Principal) -> Response:
+        options = _bound(await read_whole(request, OpenOptions, "options"), principal)
+        agent, session_id = self._named(request)
+        _check_execution(agent.host is not None, options.execution)
+        return _json(_shown(await self._sessions.load(agent.name, principal.user_id, session_id, options)))
 
     async def update(self, request: Request, principal: Principal) -> Response:
         config = await read_whole(request, SessionConfig, "changes")
@@ -303,6 +310,7 @@ def _shown(session: LiveSession) -> dict[str, Any]:
         "pending": [request.to_wire() for request in (*session.pending, *session.asked_below)],
         "lastSeq": session.last_seq,
         "isHosted": session.is_hosted,
+        "host": session.options.host.to_wire(),
         "descriptor": session.descriptor.to_wire(),
     }
 

@@ -215,7 +215,7 @@ def _undeclared(answer: Answer, request: ToolRequest) -> Receipt:
     why = f"since the server loaded this session nobody has declared the tool {request.name[:64]}"
     return _invalid(
         answer,
-        f"{why}: declare it, by PATCH with tools or with the options of a stream, and answer again; or deny the call",
+        f"{why}: declare it, by PATCH with tools or in the options of load or stream, and answer again, or deny it",
     )
 
 

@@ -153,6 +153,26 @@ class LiveSessions:
             options, _ = self._given.get(key, (served.completed(OpenOptions(user_id=user_id)), None))
             return await self._start(served, user_id, options, session_id)
 
+    async def load(self, agent: str, user_id: str, session_id: str, options: OpenOptions) -> LiveSession:
+        """The session with these options, as ``AgentExecutor.load`` takes them: what its host can be asked, tools,
+        limits. One that is open with others is closed and loaded with these, unless somebody uses it or its waiting
+        turn could not be loaded again: then it stays as it is, and its ``options`` say how.
+
+        Raises what :meth:`get` and the executor's ``load`` raise.
+        """
+        served = self._agent(agent)
+        full = options.model_copy(update={"user_id": user_id, "session_id": None})
+        if served.host is not None:
+            served.host.options(full)  # what it would refuse at loading must not have closed one that is open
+        key = _key(served, user_id, session_id)
+        async with self._one(key):
+            found = self._found(key)
+            if found is not None:
+                if _lasting(found.options) == _lasting(full) or not self._may_close(found):
+                    return found
+                await self._close(found)
+            return await self._start(served, user_id, full, session_id)
+
     async def fork(
         self, agent: str, user_id: str, session_id: str, at: int, options: OpenOptions | None = None
     ) -> LiveSession:
@@ -305,8 +325,7 @@ class LiveSessions:
 
     def _remember(self, key: _Key, options: OpenOptions, names: frozenset[str]) -> None:
         # Its state was recorded when it was opened: given again it would undo what came after.
-        execution = options.execution.model_copy(update={"state": None})
-        self._given[key] = options.model_copy(update={"session_id": None, "execution": execution}), names
+        self._given[key] = _lasting(options), names
         while len(self._given) > self._max_open:
             self._given.popitem(last=False)
 
@@ -364,6 +383,12 @@ class LiveSessions:
 def _key(served: ServedAgent, user_id: str, session_id: str) -> _Key:
     """Raises :class:`InvalidInput` for what is no id."""
     return served.name, RecordKey(served.executor.descriptor.name, user_id, session_id)
+
+
+def _lasting(options: OpenOptions) -> OpenOptions:
+    """What of the options holds for as long as the session is open."""
+    execution = options.execution.model_copy(update={"state": None})
+    return options.model_copy(update={"session_id": None, "execution": execution})
 
 
 def _key_of(live: LiveSession) -> _Key:
