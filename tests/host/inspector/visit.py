@@ -31,7 +31,7 @@ async def at_work(
         await tab.type(message)
         await tab.press("Enter")
         yield served, tab
-        assert tab.console == []
+        assert tab.console == [], tab.console
         away = [one for one in tab.requests if not one.startswith((f"{served.url}/", "data:"))]  # data: of the browser
         assert away == []
 

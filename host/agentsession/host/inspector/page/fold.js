@@ -287,10 +287,12 @@ function error(view, event) {
 }
 
 function stream_end(view, event) {
-  const data = event.data || {};
+  const data = event.data || {}, also = [];
   for (const id of Array.isArray(data.undelivered) ? data.undelivered : []) {
     const steer = view.byKey.get("s:" + id);
-    if (steer) steer.status = "undelivered";
+    if (!steer) continue;
+    steer.status = "undelivered";
+    also.push({ item: steer, was: "changed" });
   }
   view.state = event.reason === "input_required" ? "input_required" : "idle";
   view.end = { reason: event.reason, data, at: event.timestamp };
@@ -302,7 +304,7 @@ function stream_end(view, event) {
   view.waiting.clear();
   const took = view.began ? (Date.parse(event.timestamp) - Date.parse(view.began)) / 1000 : null;
   view.turn = null;
-  return add(view, event, "z:" + event.seq, "end", { reason: event.reason, data, tookS: took, undelivered: data.undelivered || [] });
+  return { ...add(view, event, "z:" + event.seq, "end", { reason: event.reason, data, tookS: took, undelivered: data.undelivered || [] }), also };
 }
 
 const LISTS = ["entries", "steps", "items", "todos", "tasks", "plan"];

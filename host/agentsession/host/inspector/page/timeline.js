@@ -3,6 +3,8 @@ import { el } from "./dom.js";
 import { Growing, args, output, part, result } from "./parts.js";
 import { byWhom, changeOf, clock, duration, json, line, nextStep, statusWord } from "./text.js";
 
+const SCROLLS = new Set(["ArrowUp", "ArrowDown", "PageUp", "PageDown", "Home", "End", " "]);
+
 export class Timeline {
   #rows = new Map();
   #dirty = new Map();
@@ -25,9 +27,18 @@ export class Timeline {
         this.#seen();
       } else if (performance.now() - this.#moved < 1000) this.isFollowing = false;
     });
-    // Layout scrolls too; only a person's own move stops following.
-    for (const move of ["wheel", "touchmove", "pointerdown", "keydown"])
-      places.scroller.addEventListener(move, () => (this.#moved = performance.now()), { passive: true });
+    // Layout scrolls too; only a person's own move stops following: a wheel, a finger, the scroll bar, a key that scrolls.
+    const moved = (event) => {
+      if (event.type === "pointerdown" && event.target !== places.scroller) return;
+      if (event.type === "keydown" && !SCROLLS.has(event.key)) return;
+      this.#moved = performance.now();
+    };
+    for (const move of ["wheel", "touchmove", "pointerdown", "keydown"]) places.scroller.addEventListener(move, moved, { passive: true });
+    // Who opens something reads it: it does not run away.
+    places.list.addEventListener("click", (event) => {
+      const opens = event.target.closest("summary, .fold");
+      if (opens && !(opens.matches("summary") && opens.parentElement.open)) this.isFollowing = false;
+    }, true); // before a button that was pressed is gone
     // Rows get their height when they are drawn, and a phone is turned: the end stays the end.
     const stick = new ResizeObserver(() => this.isFollowing && (places.scroller.scrollTop = places.scroller.scrollHeight));
     stick.observe(places.list);
@@ -42,6 +53,7 @@ export class Timeline {
     this.places.log.replaceChildren();
     this.isFollowing = true;
     this.isLoud = false;
+    this.#moved = -Infinity;
     this.#here = null;
     this.#seen();
   }
@@ -136,6 +148,7 @@ export class Timeline {
     if (!this.#here) return;
     const details = [...this.#here.querySelectorAll("details")];
     const isOpen = details.some((one) => one.open);
+    if (!isOpen) this.isFollowing = false;
     for (const one of details) one.open = !isOpen;
   }
 }
