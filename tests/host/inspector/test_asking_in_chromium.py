@@ -61,7 +61,7 @@ async def test_what_a_sub_agent_asks_is_approved_whole_and_its_work_is_indented(
         assert "why: rule wipes-ask, it deletes" in card
         assert "What runs is longer than this" not in card
         assert await tab.run("document.querySelectorAll('.card').length") == 1
-        inside = "[...document.querySelectorAll('#timeline > li[data-thread]')]"
+        inside = "[...document.querySelectorAll('#timeline > ol > li[data-thread]')]"
         assert await tab.run(f"{inside}.map((one) => one.style.getPropertyValue('--depth')).join('')") == "1111"
         assert "I wipe." in await tab.run(f"{inside}.map((one) => one.textContent).join()")
         await tab.click(".card .yes", "Approve")

@@ -159,6 +159,24 @@ async def test_a_long_stream_grows_and_is_whole_at_its_end(browser: Chrome) -> N
         assert "word 2999" in shown
 
 
+async def test_a_long_timeline_is_laid_out_in_groups(browser: Chrome) -> None:
+    async with at_work(browser, [Say(f"Message {number}.") for number in range(250)]) as (_, tab):
+        await tab.see("ended: completed")
+        told = await tab.run("[...document.querySelectorAll('#timeline > ol')].map((one) => one.childElementCount)")
+        assert told == [100, 100, 52]
+        assert await tab.run("getComputedStyle(document.querySelector('#timeline > ol')).contentVisibility") == "auto"
+        await tab.press("Escape")
+        for _ in range(3):
+            await tab.press("k")
+        assert "Message 248." in await tab.run("document.querySelector('.here').textContent")
+        await tab.press("/")
+        await tab.type("message 7.")
+        await tab.until("document.querySelector('#found').textContent === '1 of 252'")
+        seen = "document.querySelector('#timeline li:not([hidden])').getBoundingClientRect()"
+        await tab.until(f"{seen}.top > 0 && {seen}.bottom < innerHeight")
+        await tab.until("document.querySelector('#timeline').offsetHeight < 100")
+
+
 async def test_the_focus_stays_where_rows_and_lists_are_made_again(browser: Chrome) -> None:
     gate, more = Gate(), Gate()
 

@@ -26,7 +26,7 @@ async def test_sub_agents_at_work_side_by_side_are_told_apart(browser: Chrome) -
     async with at_work(browser, steps) as (_, tab):
         await tab.see("ended: completed")
         threads = await tab.run(
-            "[...document.querySelectorAll('#timeline > li[data-thread]')].map((one) => "
+            "[...document.querySelectorAll('#timeline > ol > li[data-thread]')].map((one) => "
             "[one.dataset.thread.split('-')[0], one.querySelector('.body').innerText.replace(/\\s+/g, ' ').trim()])"
         )
         assert [text for thread, text in threads if thread == "tester"] == [
@@ -38,7 +38,7 @@ async def test_sub_agents_at_work_side_by_side_are_told_apart(browser: Chrome) -
         assert fixes == ["@fixer started", "@fixer I fix.", "[1] read a.py ok", "@fixer ended: completed"]
         border = "getComputedStyle(document.querySelector('li[data-thread] > .body')).borderLeftWidth"
         assert await tab.run(border) == "2px"
-        assert await tab.run("[...document.querySelectorAll('#timeline > li')].at(-2).dataset.thread ?? ''") == ""
+        assert await tab.run("[...document.querySelectorAll('#timeline > ol > li')].at(-2).dataset.thread ?? ''") == ""
 
 
 async def test_a_change_and_a_terminal_are_shown_as_such(browser: Chrome) -> None:
@@ -100,7 +100,10 @@ async def test_a_session_is_deleted_only_after_a_question(browser: Chrome) -> No
         await tab.click("#agents button[aria-label^=Delete]")
         await tab.click("#delete-yes")
         await tab.see("No session yet")
-        assert await tab.run("[location.hash, document.querySelectorAll('.card, #timeline > li').length]") == ["", 0]
+        assert await tab.run("[location.hash, document.querySelectorAll('.card, #timeline > ol > li').length]") == [
+            "",
+            0,
+        ]
         assert list(await served.sessions.list("coder", "local")) == []
 
 

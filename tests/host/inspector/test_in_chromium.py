@@ -101,6 +101,7 @@ async def test_a_yes_to_one_call_is_none_to_the_next_that_moves_under_the_pointe
 async def test_a_form_says_what_is_wrong_and_sends_what_fits(browser: Chrome) -> None:
     async with at_work(browser, [Ask("Where to?", schema=FORM), Say("Deployed.")]) as (served, tab):
         await tab.see("Where to?")
+        await tab.until("document.querySelector('.card input')")
         await tab.run("{ const one = document.querySelectorAll('.card input')[0]; one.focus(); one.select(); }")
         await tab.type("12")
         await tab.click(".card .yes", "Send")
@@ -344,7 +345,7 @@ async def test_keys_walk_search_and_lead_to_what_waits_but_never_say_yes(browser
         assert "One." in await tab.run("document.querySelector('.here').textContent")
         await tab.press("/")
         await tab.type("two")
-        await tab.until("document.querySelectorAll('#timeline > li:not([hidden])').length === 1")
+        await tab.until("document.querySelectorAll('#timeline > ol > li:not([hidden])').length === 1")
         await tab.press("Escape")
         await tab.press("w")
         assert await tab.run("document.activeElement.tagName") == "H3"

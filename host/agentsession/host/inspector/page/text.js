@@ -87,9 +87,11 @@ export function duration(seconds) {
   return hours ? hours + ":" + String(minutes).padStart(2, "0") + ":" + rest : minutes + ":" + rest;
 }
 
+const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" }); // dear to make
+
 export function clock(stamp) {
   const at = new Date(stamp);
-  return Number.isNaN(at.getTime()) ? "" : at.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit", hour12: false });
+  return Number.isNaN(at.getTime()) ? "" : CLOCK.format(at);
 }
 
 // `policy:no-rm` as "rule no-rm".

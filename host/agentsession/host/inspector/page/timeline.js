@@ -3,6 +3,7 @@ import { el } from "./dom.js";
 import { Growing, args, output, part, result } from "./parts.js";
 import { byWhom, changeOf, clock, duration, json, line, nextStep, statusWord } from "./text.js";
 
+const GROUP = 100;
 const SCROLLS = new Set(["ArrowUp", "ArrowDown", "PageUp", "PageDown", "Home", "End", " "]);
 
 export class Timeline {
@@ -89,13 +90,20 @@ export class Timeline {
       if (this.#query) this.#match(row);
     }
     this.#dirty.clear();
-    for (const node of fresh) this.places.list.append(node);
+    for (const node of fresh) this.#place(node);
     if (this.isFollowing) this.places.scroller.scrollTop = this.places.scroller.scrollHeight;
     else if (fresh.length) {
       this.#unseen += fresh.length;
       this.places.news.textContent = this.#unseen + " new ↓";
       this.places.news.hidden = false;
     }
+  }
+
+  // In groups: what is not on the screen then costs a layout one step for a hundred rows.
+  #place(node) {
+    const { list } = this.places;
+    if (!list.lastChild || list.lastChild.childElementCount >= GROUP) list.append(el("ol"));
+    list.lastChild.append(node);
   }
 
   toEnd() {
@@ -132,7 +140,7 @@ export class Timeline {
   }
 
   go(step) {
-    const shown = [...this.places.list.children].filter((node) => !node.hidden);
+    const shown = [...this.places.list.querySelectorAll(":scope > ol > li")].filter((node) => !node.hidden);
     if (!shown.length) return;
     const at = shown.indexOf(this.#here);
     const next = shown[Math.min(shown.length - 1, Math.max(0, at < 0 ? (step > 0 ? 0 : shown.length - 1) : at + step))];
