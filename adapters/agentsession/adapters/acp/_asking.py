@@ -24,7 +24,7 @@ from acp.schema import (
 from anyio.abc import TaskGroup
 from pydantic import TypeAdapter
 
-from agentsession.adapters.acp._calls import Call, Calls
+from agentsession.adapters.acp._calls import Call, Calls, args_of
 from agentsession.adapters.acp._link import Link, refuse_late
 from agentsession.adapters.acp._peer import Incoming
 from agentsession.adapters.acp._terminals import Terminals
@@ -134,9 +134,9 @@ class Asking:
             await self._calls.whole(call, "none")
             await self._allow(item, None if call.is_over else pick(options, "allow_once"), call.request_id)
             return
-        self._link.options[call.request_id] = options
+        self._link.options[call.request_id], self._link.args[call.request_id] = options, args_of(call.fields)
         if not await self._calls.whole(call, "grant"):
-            item.answer(_outcome(pick(options, "reject_once", "reject_always")))
+            self._reject(item, options)
             return
         self._wait(item, call.request_id, lambda answer: self._granted(item, call, options, answer))
 
@@ -147,9 +147,15 @@ class Asking:
             chosen = pick(options, "allow_once", *(("allow_always",) if always else ()))
             await self._allow(item, chosen, call.request_id)
             return
-        chosen = pick(options, "reject_once", "reject_always") if answer is not None else None
+        if answer is None:
+            item.answer(_outcome(None))
+        else:
+            self._reject(item, options)
+
+    def _reject(self, item: Incoming, options: list[dict[str, str]]) -> None:
+        chosen = pick(options, "reject_once", "reject_always")
         item.answer(_outcome(chosen))
-        if answer is not None and chosen is None:
+        if chosen is None:
             self._cancel()  # the agent offers no way to say no but this
 
     async def _allow(self, item: Incoming, option_id: str | None, request_id: str | None) -> None:
@@ -180,10 +186,10 @@ class Asking:
             if isinstance(answer, ElicitationAnswer) and answer.action == "accept":
                 await self._allow(item, pick(options, "allow_once"), None if call is None else call.request_id)
                 return
-            chosen = pick(options, "reject_once", "reject_always") if answer is not None else None
-            item.answer(_outcome(chosen))
-            if answer is not None and chosen is None:
-                self._cancel()
+            if answer is None:
+                item.answer(_outcome(None))
+            else:
+                self._reject(item, options)
 
         await self._ctx.emit(question)
         self._wait(item, question.request_id, answered)

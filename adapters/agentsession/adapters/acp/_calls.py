@@ -10,7 +10,7 @@ with ``needs`` grant, progress without one makes it whole with ``needs`` none. I
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from agentsession.adapters.acp._content import tool_parts
@@ -20,6 +20,7 @@ from agentsession.protocol import ToolRequest, ToolResponse, ToolUpdate, check_j
 __all__ = ["Call", "Calls", "args_of"]
 
 _FIELDS: Final = ("title", "kind", "rawInput", "content", "locations", "rawOutput", "_meta")
+_CHANGED: Final = "a hook changed the arguments, and an ACP agent cannot be told others"
 _NAMES: Final = (("agentsession", "name"), ("claudeCode", "toolName"))
 
 
@@ -92,11 +93,12 @@ def args_of(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Calls:
-    """The calls of one turn, by the agent's ids. ``begun`` is told the ids of requests that may have begun."""
+    """The calls of one turn, by the agent's ids. ``begun`` is told the ids of requests that may have begun. ``cancel``
+    ends the prompt: it is called where a hook does not want a call that runs without asking."""
 
-    def __init__(self, ctx: RunContext, begun: set[str]) -> None:
+    def __init__(self, ctx: RunContext, begun: set[str], cancel: Callable[[], None]) -> None:
         self._ctx = ctx
-        self._begun = begun
+        self._begun, self._cancel = begun, cancel
         self._calls: dict[str, Call] = {}
         self._replaced: list[Call] = []
 
@@ -127,7 +129,8 @@ class Calls:
         call = self.of(key)
         call.take(update)
         if status in ("in_progress", "completed", "failed"):
-            if call.request is None and not await self.whole(call, "none"):
+            if call.request is None and not await self.whole(call, "none", has_begun=True):
+                self._cancel()  # the agent did not ask: this is all that can hold it back
                 return True
             self._begun.add(call.request_id)
         elif call.request is None:
@@ -141,14 +144,23 @@ class Calls:
             await self._progress(call, update)
         return True
 
-    async def whole(self, call: Call, needs: str) -> bool:
-        """Make the request whole; whether it may go on: a hook of the host's may block it."""
+    async def whole(self, call: Call, needs: str, *, has_begun: bool = False) -> bool:
+        """Make the request whole; whether it may go on.
+
+        A hook of the host's may block it, or give it other arguments, with which the agent cannot be told to run it.
+        """
         try:
             call.request = await self._ctx.emit(call.event(needs))
-        except HookBlocked:  # recorded as denied; an agent that did not ask cannot be held back
+        except HookBlocked:  # recorded as denied
             call.is_over = True
             return False
-        return True
+        if call.request.args == args_of(call.fields):
+            return True
+        call.is_over = True
+        if self._ctx.is_open_request(call.request_id):
+            status = "unknown" if has_begun else "denied"
+            await self._ctx.respond(call.request, {"error": _CHANGED}, status=status, is_error=True)
+        return False
 
     async def end(self) -> None:
         """The answer has come: what has begun is unknown, what has not is cancelled."""

@@ -215,6 +215,8 @@ class AcpExecutor(BaseExecutor):
             reason = "an ACP agent runs its own tools: grant the call or deny it"
         elif isinstance(answer, ToolGrant) and answer.args is not None and answer.args != request.args:
             reason = "an ACP agent cannot be told other arguments: grant the call as it is, or deny it"
+        elif isinstance(answer, ToolGrant) and link is not None and link.args.get(request.id) != request.args:
+            reason = "a hook changed the arguments, which an ACP agent cannot be told: deny the call"
         elif isinstance(answer, ToolGrant) and pick(options, "allow_once") is None:
             remembered = answer.decision is not None and answer.decision.by.split(":")[0] == "remembered"
             if not remembered or pick(options, "allow_always") is None:

@@ -91,6 +91,8 @@ class Link:
         self.begun: set[str] = set()
         self.options: dict[str, list[dict[str, str]]] = {}
         """The options of each permission request that waits, by our request id."""
+        self.args: dict[str, dict[str, Any]] = {}
+        """The arguments that the agent runs each of them with; a hook may have put others into the record."""
         self.on_lost: Callable[[], None] | None = None
         """Told at once when the agent is gone, also while the turn reads nothing."""
         self.cost = 0.0

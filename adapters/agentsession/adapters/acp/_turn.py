@@ -45,7 +45,7 @@ class Turn:
     def __init__(self, link: Link, ctx: RunContext, quiet_s: float) -> None:
         self._link, self._ctx, self._quiet_s = link, ctx, quiet_s
         self._messages = Messages(ctx)
-        self._calls = Calls(ctx, link.begun)
+        self._calls = Calls(ctx, link.begun, self._cancel)
         self._is_cancelled = False
         self._is_sent = False
 
@@ -68,6 +68,7 @@ class Turn:
             link.on_lost = None
             link.turn_over()
             link.options.clear()
+            link.args.clear()
             if self._is_sent and not has_ended:
                 with anyio.CancelScope(shield=True):
                     await link.drop(kill=True)
@@ -176,7 +177,8 @@ class Turn:
         ours = _REASONS.get(reason, reason)
         if ours in ("completed", "input_required"):
             return None
-        return RunResult(ours, {"cause": "cancelled by the agent"} if ours == "aborted" else None)
+        who = "host" if self._is_cancelled else "agent"
+        return RunResult(ours, {"cause": f"cancelled by the {who}"} if ours == "aborted" else None)
 
     # -- updates ------------------------------------------------------------------------------------------------------
 
