@@ -208,6 +208,7 @@ async def test_no_client_loosens_what_a_host_on_the_server_decides_by(where: str
         for path, body in (
             (S, {"sessionId": "t", "execution": loose}),
             (session + "/stream", {"input": "hi", "options": loose}),
+            (session + "/load", {"execution": loose}),
             (session + "/fork", {"at": 1, "options": {"execution": loose}}),
         ):
             answer = await http.post(path, json=body)

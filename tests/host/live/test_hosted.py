@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from typing import Any
 
 import anyio
@@ -371,14 +371,40 @@ async def test_a_fork_with_a_tool_of_the_hosts_name_is_refused_before_it_is_made
         assert [info.key.session_id for info in await sessions.list("agent", "ann")] == ["s"]
 
 
-async def test_the_mode_given_at_open_holds_after_its_session_was_closed() -> None:
-    async with served([[Say("Hi.")]], allow_all, execution=ExecutionOptions(permission_mode="plan")) as (
-        sessions,
-        live,
-    ):
-        await sessions.close(live)
+@pytest.mark.parametrize("how", ["opened", "loaded", "loaded while used"])
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_the_mode_that_a_session_was_opened_or_loaded_with_holds_when_it_is_loaded_again(
+    restarted: bool, how: str
+) -> None:
+    modes: list[str] = []
+
+    def policy(request: Any) -> str:
+        modes.append(request.permission_mode)
+        return "deny"
+
+    store = MemoryRecordStore()
+    plan = OpenOptions(session_id="s", execution=ExecutionOptions(permission_mode="plan"))
+
+    def agent() -> ServedAgent:
+        script: Script = [[Calls(Call("wipe", {"path": "a"})), Say("Done.")]]
+        return ServedAgent("agent", ScriptedExecutor(script, reenter=True), Host(policy=policy), store)
+
+    async with AsyncExitStack() as stack:
+        sessions = await stack.enter_async_context(LiveSessions([agent()]))
+        live = await sessions.open("agent", "ann", plan if how == "opened" else OpenOptions(session_id="s"))
+        if how != "opened":
+            with live.hold() if how == "loaded while used" else nullcontext():
+                live = await sessions.load("agent", "ann", "s", plan)
+        if restarted:
+            await stack.aclose()
+            sessions = await stack.enter_async_context(LiveSessions([agent()]))
+        else:
+            await sessions.close(live)
         live = await sessions.get("agent", "ann", "s")
-        assert live.options.execution.permission_mode == "plan"
+        live.declare([LOOK.model_copy(update={"name": "wipe"})])
+        await live.stream("go")
+        await live.at_rest()
+    assert modes == ["plan"]
 
 
 async def test_a_call_left_by_a_tool_that_the_host_dropped_is_not_the_clients() -> None:

@@ -31,6 +31,7 @@ from agentsession.protocol import (
     OpenOptions,
     RecordInfo,
     RecordKey,
+    SessionConfig,
     SessionNotFound,
 )
 
@@ -157,18 +158,23 @@ class LiveSessions:
         """The session with these options, as ``AgentExecutor.load`` takes them: what its host can be asked, tools,
         limits. One that is open with others is closed and loaded with these, unless somebody uses it or its waiting
         turn could not be loaded again: then it stays as it is, and its ``options`` say how.
+        Hosted, the permission mode is set all the same.
 
         Raises what :meth:`get` and the executor's ``load`` raise.
         """
         served = self._agent(agent)
-        full = options.model_copy(update={"user_id": user_id, "session_id": None})
+        full = served.completed(options.model_copy(update={"user_id": user_id, "session_id": None}))
         if served.host is not None:
             served.host.options(full)  # what it would refuse at loading must not have closed one that is open
         key = _key(served, user_id, session_id)
         async with self._one(key):
             found = self._found(key)
             if found is not None:
-                if _lasting(found.options) == _lasting(full) or not self._may_close(found):
+                if _lasting(found.options) == _lasting(full):
+                    return found
+                if not self._may_close(found):
+                    if served.host is not None and full.execution.permission_mode is not None:
+                        await found.update(SessionConfig(permission_mode=full.execution.permission_mode))
                     return found
                 await self._close(found)
             return await self._start(served, user_id, full, session_id)
@@ -279,6 +285,12 @@ class LiveSessions:
                 client_tools=hosted.tools,
             )
             hosted.begin(session)
+            try:
+                options = await _with_mode_recorded(session, options)
+            except BaseException:  # nobody has it, so nobody else would close it
+                with anyio.CancelScope(shield=True):
+                    await _close_quietly(hosted, session.session_id)
+                raise
         return self._keep(served, user_id, session, hosted, options)
 
     def _keep(
@@ -333,9 +345,7 @@ class LiveSessions:
         live.is_closing = True
         self._remember(_key_of(live), live.options, live.client_tools)
         try:
-            await live.aclose()
-        except Exception as error:  # noqa: BLE001 - one that fails must not keep the others open
-            logger.warning("session %s failed to close: %s", live.session_id, type(error).__name__)
+            await _close_quietly(live, live.session_id)
         finally:
             if self._open.get(_key_of(live)) is live:
                 del self._open[_key_of(live)]
@@ -383,6 +393,23 @@ class LiveSessions:
 def _key(served: ServedAgent, user_id: str, session_id: str) -> _Key:
     """Raises :class:`InvalidInput` for what is no id."""
     return served.name, RecordKey(served.executor.descriptor.name, user_id, session_id)
+
+
+async def _close_quietly(closing: LiveSession | Hosted, session_id: str) -> None:
+    try:
+        await closing.aclose()
+    except Exception as error:  # noqa: BLE001 - one that fails must not keep the others open
+        logger.warning("session %s failed to close: %s", session_id, type(error).__name__)
+
+
+async def _with_mode_recorded(session: AgentSession, options: OpenOptions) -> OpenOptions:
+    """The options without the permission mode, which the record has from now on: it is not to be looser after a
+    restart. With it, where the agent takes no such update."""
+    mode = options.execution.permission_mode
+    if mode is None or not (await session.update(SessionConfig(permission_mode=mode))).ok:
+        return options
+    execution = options.execution.model_copy(update={"permission_mode": None})
+    return options.model_copy(update={"execution": execution})
 
 
 def _lasting(options: OpenOptions) -> OpenOptions:
