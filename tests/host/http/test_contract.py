@@ -271,3 +271,19 @@ async def test_a_stream_that_is_refused_for_its_readers_has_not_begun(sessions: 
         answer = await http.post(session + "/stream", json=HELLO, headers=SSE)
         assert (answer.status_code, answer.json()["code"]) == (429, "too-many-readers")
         assert (await http.get(session)).json()["lastSeq"] == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "look"),
+    [
+        ("/nope", "not-found", "openapi.json"),
+        ("/agents/nope/sessions", "agent-not-found", "GET agents"),
+        (S + "/nope", "session-not-found", "list the sessions"),
+    ],
+)
+async def test_what_is_not_there_is_answered_with_where_to_look(
+    http: httpx2.AsyncClient, path: str, code: str, look: str
+) -> None:
+    answer = await http.get(path)
+    assert (answer.status_code, answer.json()["code"]) == (404, code)
+    assert look in answer.json()["fix"]

@@ -68,6 +68,7 @@ _BY_ID: Final = {
     "stopping": 503,
 }
 _MOST_TEXT: Final = 1000
+_FIND_ROUTES: Final = "the routes are in openapi.json, right below where the contract is mounted"
 _CODES: Final = {404: "not-found", 405: "method"}
 
 
@@ -110,7 +111,8 @@ def problem_of(error: BaseException) -> tuple[int, dict[str, Any], dict[str, str
     if isinstance(error, HTTPException):
         code = _CODES.get(error.status_code, "bad-request")
         headers = dict(error.headers or {})
-        return error.status_code, problem_body(error.status_code, code, str(error.detail)), headers
+        fix = {"fix": _FIND_ROUTES} if error.status_code == 404 else {}
+        return error.status_code, problem_body(error.status_code, code, str(error.detail), **fix), headers
     if isinstance(error, AgentSessionError) and (status := _status_of(error)) != 500:
         parts: dict[str, Any] = {"error": type(error).__name__, **error.parts()}
         if isinstance(error, ProtocolViolation):

@@ -250,7 +250,13 @@ class _Calls:
         name: str = request.path_params["agent"]
         agent = self._sessions.agents.get(name)
         if agent is None:
-            raise Problem(404, "agent-not-found", "no agent is served under that name", got=ascii(name[:40])[1:-1])
+            raise Problem(
+                404,
+                "agent-not-found",
+                "no agent is served under that name",
+                got=ascii(name[:40])[1:-1],
+                fix="take a name that GET agents gives",
+            )
         return agent
 
     def _named(self, request: Request) -> tuple[ServedAgent, str]:
