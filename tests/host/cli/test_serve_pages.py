@@ -13,9 +13,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import anyio
 import pytest
 from tests.doc_pages import ROOT, read_page
 from tests.host.cli.command import Command
+
+from agentsession.host import Host, allow_all
+from agentsession.protocol import NothingToContinue, StreamActive
 
 pytest.importorskip("google.adk")
 
@@ -86,10 +90,26 @@ def test_the_page_about_http_makes_a_session_says_yes_and_reads_what_came_of_it(
         assert any(event["type"] == "tool_response" for event in json.loads(curl(events))["events"])
 
 
-def test_the_program_of_the_page_about_remote_agents_prints_what_the_page_says(folder: Path) -> None:
+@pytest.mark.parametrize(("name", "how"), [("remote.py", ""), ("host_it.py", " --bare")])
+def test_the_programs_of_the_page_about_remote_agents_print_what_the_page_says(
+    folder: Path, name: str, how: str
+) -> None:
     pytest.importorskip("httpx2")
-    (program,) = [item for item in read_page(f"{HOW_TO}/drive-a-remote-agent.md") if item.name]
-    with serving(folder, "agentsession serve yours:agent") as address:
+    (program,) = [item for item in read_page(f"{HOW_TO}/drive-a-remote-agent.md") if item.name == name]
+    with serving(folder, "agentsession serve yours:agent" + how) as address:
         text = program.text.replace("http://127.0.0.1:8000", address)
         (folder / program.name).write_text(text, encoding="utf-8")
         assert program.run(folder) == program.prints
+
+
+def test_a_host_over_an_agent_that_has_one_is_told_to_take_it_bare(folder: Path) -> None:
+    remote = pytest.importorskip("agentsession.adapters.remote")
+
+    async def main(base_url: str) -> None:
+        async with remote.RemoteExecutor(base_url) as executor:
+            with pytest.raises((StreamActive, NothingToContinue)) as told:
+                await Host(policy=allow_all).run(executor, "please clean up")
+        assert "--bare" in str(told.value.fix)
+
+    with serving(folder, "agentsession serve yours:agent") as address:
+        anyio.run(main, f"{address}/api")

@@ -51,6 +51,7 @@ from agentsession.protocol import (
 
 __all__ = ["RemoteSession"]
 
+_HOSTED: Final = "a host on the server goes on by itself: read events(); a host of yours wants it bare: serve --bare"
 _LONG_S: Final = 60.0
 """How long an abort or close may take: the agent has a grace time, which the server knows."""
 
@@ -82,6 +83,7 @@ class RemoteSession:
         self._options = options
         self._is_new = is_new
         self._begins_at = begins_at
+        self._is_hosted = answer.get("isHosted") is True
         kinds = kinds_of(answer)
         self._folded = Folded(self.session_id, self._wire.mask, begins_at=begins_at, kinds=kinds, is_new=is_new)
         self._log = self._folded.log
@@ -173,7 +175,9 @@ class RemoteSession:
                 "a stream runs already",
                 where=f"session {self.session_id}, stream {self._folded.stream_id}",
                 expected="one stream at a time (LIFE-07)",
-                fix="read it to its end, or abort() it; answer with respond(), intervene with steer()",
+                fix=_HOSTED
+                if self._is_hosted
+                else "read it to its end, or abort() it; answer with respond(), intervene with steer()",
             )
         loaded = None if self._is_new else self._options.execution
         return start_of(f"{self._path}/stream", input, options, loaded)

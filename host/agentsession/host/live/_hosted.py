@@ -7,6 +7,7 @@ May import: anyio, ``_answers``, ``_turns``, ``agentsession.host``, ``protocol``
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import anyio.abc
 
@@ -35,6 +36,8 @@ from agentsession.protocol import (
 )
 
 __all__ = ["Hosted"]
+
+_GOES_ON: Final = "the host of this server goes on by itself: read the events; another host wants it bare: serve --bare"
 
 
 class Hosted:
@@ -126,9 +129,9 @@ class Hosted:
         else:
             receipts = []
             if self._turns.is_driving or session.state == "running":
-                raise StreamActive(f"a turn of session {session.session_id} runs")
+                raise StreamActive(f"a turn of session {session.session_id} runs", fix=_GOES_ON)
             if session.state != "input_required":
-                raise NothingToContinue("nothing waits", where=self._turns.where)
+                raise NothingToContinue("nothing waits", where=self._turns.where, fix=_GOES_ON)
             if session.pending and not self._turns.begins_work():
                 raise NothingToContinue("it waits for answers", where=self._turns.where, fix="answer first: respond")
             driven = self._turns.drive(None, options)
