@@ -17,7 +17,8 @@ from tests.adapters.remote.cutting import Cutter
 
 from agentsession.adapters.adk import AdkExecutor, call, calls, say
 from agentsession.adapters.remote import Backoff, RemoteExecutor, RemoteSession
-from agentsession.adapters.scripted import Ask, Deltas, Say, ScriptedExecutor, Step
+from agentsession.adapters.scripted import Ask, Call, Deltas, Say, ScriptedExecutor, Step
+from agentsession.host import Host, Policy, allow_all, ask_all, deny_all, tool
 from agentsession.host.http import Limits
 from agentsession.host.live import LiveSessions, ServedAgent
 from agentsession.protocol import (
@@ -33,6 +34,7 @@ from agentsession.protocol import (
     ToolResponse,
     accept,
     decline,
+    grant,
     plain_text,
     result,
 )
@@ -42,13 +44,14 @@ pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", ["asyn
 
 @contextlib.asynccontextmanager
 async def behind(
-    executor: AgentExecutor, *, seed: int | None = None, server: Server | None = None
+    executor: AgentExecutor | ServedAgent, *, seed: int | None = None, server: Server | None = None
 ) -> AsyncGenerator[RemoteExecutor]:
     """A client of a server of this executor, over a wire that is cut where there is a seed."""
     server = server or Server()
+    served = executor if isinstance(executor, ServedAgent) else ServedAgent("agent", executor)
     cutter = None if seed is None else Cutter(server.port, seed)
     with anyio.fail_after(60):
-        await anyio.to_thread.run_sync(server.start, lambda: LiveSessions([ServedAgent("agent", executor)]))
+        await anyio.to_thread.run_sync(server.start, lambda: LiveSessions([served]))
         if cutter is not None:
             cutter.start()
         try:
@@ -145,6 +148,59 @@ async def test_a_reader_that_stalled_for_too_long_reads_on_to_the_end_when_it_co
         assert [event.seq for event in rest] == sorted({event.seq for event in rest})
         events, _ = await turn(session, "and now?")
         assert said(events) == ["Still here."]
+
+
+# -- an agent that a host on the server drives ------------------------------------------------------------------------
+
+
+def wiping(policy: Policy, ran: list[str]) -> ServedAgent:
+    """An agent whose server has the tool ``wipe``, by a policy."""
+
+    @tool
+    async def wipe(path: str) -> str:
+        """Delete a file."""
+        ran.append(path)
+        return "It is gone."
+
+    script = ScriptedExecutor([[Call("wipe", {"path": "a"}), Say("Done.")]], reenter=True)
+    return ServedAgent("agent", script, Host(tools=[wipe], policy=policy))
+
+
+async def ended(session: RemoteSession) -> str:
+    """How the first stream ended that is no pause."""
+    async with session.events(follow=True, types={"stream_end"}) as reader:
+        async for event in reader:
+            if isinstance(event, StreamEnd) and event.reason != "input_required":
+                return event.reason
+    raise AssertionError("the session was closed")
+
+
+@pytest.mark.rule("TOOL-10")
+async def test_a_turn_that_a_host_on_the_server_drives_goes_on_by_itself() -> None:
+    ran: list[str] = []
+    async with behind(wiping(allow_all, ran)) as executor:
+        session = await executor.open()
+        await turn(session, "go")
+        assert await ended(session) == "completed"
+    assert ran == ["a"]
+
+
+@pytest.mark.rule("TOOL-10")
+@pytest.mark.parametrize(("policy", "runs"), [(ask_all, True), (deny_all, False)])
+async def test_a_grant_of_the_client_runs_only_what_the_servers_policy_does_not_deny(
+    policy: Policy, runs: bool
+) -> None:
+    ran: list[str] = []
+    async with behind(wiping(policy, ran)) as executor:
+        session = await executor.open()
+        events, reason = await turn(session, "go")
+        assert (reason, ran) == ("input_required", [])
+        (asked,) = (event for event in events if isinstance(event, ToolRequest))
+        await session.respond(grant(asked.request_id))
+        assert await ended(session) == "completed"
+        responses = [event async for event in session.events() if isinstance(event, ToolResponse)]
+    assert ran == (["a"] if runs else [])
+    assert [response.status for response in responses] == ["completed" if runs else "denied"]
 
 
 # -- an agent of ADK's ------------------------------------------------------------------------------------------------

@@ -225,6 +225,12 @@ async def test_waits_grow_to_a_bound_and_are_those_of_the_seed() -> None:
     assert min(waits[10:]) >= 0.5
 
 
+@pytest.mark.rule("SEC-01")
+async def test_what_is_sent_is_in_no_repr() -> None:
+    sent = Sent("POST", "/agents/a/sessions/s/respond", {"answers": [{"content": "s3cret"}]})
+    assert "s3cret" not in repr(sent) + str(sent)
+
+
 @pytest.mark.parametrize("method", ["POST", "PATCH"])
 async def test_what_changes_something_is_sent_under_a_key_and_again_under_the_same(method: str) -> None:
     sent = Sent(method, "/agents/a/sessions/s", {})

@@ -60,7 +60,8 @@ class Sent:
 
     method: str
     path: str
-    body: Json | None = None
+    body: Json | None = field(default=None, repr=False)
+    """In no repr: an answer may be a secret."""
     key: str | None = field(default_factory=lambda: secrets.token_urlsafe(18))
     """``None``: what is sent has a key of its own in the body."""
     timeout_s: float | None = None
