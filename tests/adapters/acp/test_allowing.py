@@ -105,3 +105,15 @@ async def test_an_agent_that_runs_its_tool_before_the_grant_fails_the_turn_and_i
         assert end(events).reason == "failed"
         (link,) = executor._links.values()  # pyright: ignore[reportPrivateUsage]  # what must not be left behind
         assert link.process is None
+
+
+async def test_a_call_that_was_changed_while_it_waited_is_not_allowed(tmp_path: Path) -> None:
+    changed = update("tool_call_update", toolCallId="t1", rawInput={"command": "rm"})
+    shown = update("tool_call_update", toolCallId="t2", title="List it")
+    turn = [permission(7, "t1", **LS), changed, permission(8, "t2", **LS), shown, {"read": 2}, answer()]
+    async with agent(tmp_path, turn, quiet_s=0.5) as executor:
+        session = await executor.open()
+        await said(session, "go")
+        events = await said(session, *(grant(asked.request_id) for asked in session.pending))
+        assert [executor.reply_to(number)["result"] for number in (7, 8)] == [NO, YES]
+    assert sorted(each.status for each in of(events, ToolResponse)) == ["cancelled", "unknown"]

@@ -132,7 +132,7 @@ class Asking:
             return
         if self._ctx.options.host_tool_execution is False:
             await self._calls.whole(call, "none")
-            await self._allow(item, None if call.is_over else pick(options, "allow_once"), call.request_id)
+            await self._allow(item, options, None if call.is_over else pick(options, "allow_once"), call)
             return
         self._link.options[call.request_id], self._link.args[call.request_id] = options, args_of(call.fields)
         if not await self._calls.whole(call, "grant"):
@@ -145,7 +145,7 @@ class Asking:
         if isinstance(answer, ToolGrant):
             always = answer.decision is not None and answer.decision.by.split(":")[0] == "remembered"
             chosen = pick(options, "allow_once", *(("allow_always",) if always else ()))
-            await self._allow(item, chosen, call.request_id)
+            await self._allow(item, options, chosen, call)
             return
         if answer is None:
             item.answer(_outcome(None))
@@ -158,18 +158,22 @@ class Asking:
         if chosen is None:
             self._cancel()  # the agent offers no way to say no but this
 
-    async def _allow(self, item: Incoming, option_id: str | None, request_id: str | None) -> None:
+    async def _allow(
+        self, item: Incoming, options: list[dict[str, str]], option_id: str | None, call: Call | None
+    ) -> None:
         """Say yes, once it is stored: a process that dies now must not have a tool that ran without a grant. ``None``,
         or a turn that was aborted or settled meanwhile: nothing may start any more."""
         if option_id is not None:
             await self._ctx.stored()
-        is_open = request_id is None or self._ctx.is_open_request(request_id)
+        is_open = call is None or self._ctx.is_open_request(call.request_id)
         if option_id is None or self._ctx.aborting or not is_open:
             item.answer(_outcome(None))
-            return
-        if request_id is not None:
-            self._link.begun.add(request_id)
-        item.answer(_outcome(option_id))
+        elif call is not None and call.differs({}):  # it told other arguments while it waited
+            self._reject(item, options)
+        else:
+            if call is not None:
+                self._link.begun.add(call.request_id)
+            item.answer(_outcome(option_id))
 
     async def _approval(
         self, item: Incoming, options: list[dict[str, str]], title: Any, call: Call | None = None
@@ -184,7 +188,7 @@ class Asking:
 
         async def answered(answer: Answer | None) -> None:
             if isinstance(answer, ElicitationAnswer) and answer.action == "accept":
-                await self._allow(item, pick(options, "allow_once"), None if call is None else call.request_id)
+                await self._allow(item, options, pick(options, "allow_once"), call)
                 return
             if answer is None:
                 item.answer(_outcome(None))
