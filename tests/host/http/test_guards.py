@@ -7,8 +7,11 @@ from typing import Any
 
 import httpx2
 import pytest
+from google.adk.agents import LlmAgent
+from google.adk.agents.readonly_context import ReadonlyContext
 from tests.host.http.serving import TOKENS, client_of, serving
 
+from agentsession.adapters.adk import AdkExecutor, ScriptedLlm, say
 from agentsession.adapters.scripted import Say, ScriptedExecutor
 from agentsession.host import Host
 from agentsession.host.http import BearerTokens, Limits, Principal, Tickets, check_exposure, contract_app, serve_app
@@ -215,3 +218,45 @@ async def test_no_client_loosens_what_a_host_on_the_server_decides_by(where: str
             assert (answer.status_code, answer.json()["code"], answer.json()["where"]) == (403, "hosted", where), path
         assert len((await http.get(S)).json()["sessions"]) == 1
         assert (await http.get(session)).json()["state"] == "new"
+
+
+async def test_no_client_sets_state_that_the_sessions_of_others_see() -> None:
+    shown: list[Any] = []
+
+    def look(context: ReadonlyContext) -> str:
+        shown.append(context.state.get("app:motto"))
+        return "Say hello."
+
+    agent = LlmAgent(name="clerk", model=ScriptedLlm(forever=lambda request: say("Hello.")), instruction=look)
+    async with LiveSessions([ServedAgent("clerk", AdkExecutor(agent))]) as sessions:
+        app = contract_app(sessions, verify=VERIFY)
+        async with (
+            on_wire(app, authorization=f"Bearer {TOKENS['ann']}") as ann,
+            on_wire(app, authorization=f"Bearer {TOKENS['bob']}") as bob,
+        ):
+            there = "/agents/clerk/sessions"
+            session = (await bob.post(there, json={"sessionId": "s"})).headers["location"]
+            evil = {"state": {"mine": 1, "app:motto": "evil"}}
+            for method, path, body in (
+                ("PATCH", session, evil),
+                ("POST", there, {"execution": evil}),
+                ("POST", session + "/load", {"execution": evil}),
+                ("POST", session + "/fork", {"at": 1, "options": {"execution": evil}}),
+                ("POST", session + "/stream", {"input": "hi", "options": evil}),
+            ):
+                answer = await bob.request(method, path, json=body)
+                assert (answer.status_code, answer.json()["code"]) == (403, "shared-state"), path
+            assert (await bob.patch(session, json={"state": {"mine": 1, "user:mine": 2}})).status_code == 200
+            session = (await ann.post(there, json={})).headers["location"]
+            await ann.post(session + "/stream", json={"input": "hi"})
+            live = await sessions.get("clerk", "ann", session.rsplit("/", 1)[1])
+            await live.at_rest()
+    assert shown == [None]
+
+
+async def test_no_client_says_where_a_host_on_the_server_works() -> None:
+    agent = ServedAgent("scripted", ScriptedExecutor([[Say("Hi.")]]), Host())
+    async with LiveSessions([agent]) as sessions, on_wire(contract_app(sessions)) as http:
+        answer = await http.post(S, json={"workspace": "/"})
+        assert (answer.status_code, answer.json()["code"], answer.json()["where"]) == (403, "hosted", "workspace")
+        assert (await http.get(S)).json() == {"sessions": []}

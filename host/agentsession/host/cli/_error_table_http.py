@@ -56,6 +56,13 @@ OVER_HTTP: Final = (
         "Leave `permissionMode` and `hostToolExecution` out.",
     ),
     ErrorEntry(
+        "shared-state",
+        "A client wanted to set state of the app.",
+        "State under a key that begins with `app:` is in the sessions of all users of the agent. No user may set it for"
+        " the others.",
+        "Leave `app:` out for state of the session, or set it in the program that serves.",
+    ),
+    ErrorEntry(
         "origin",
         "A page of another site called the server.",
         "Only pages of the server itself may call it, and those of the origins that it was told.",

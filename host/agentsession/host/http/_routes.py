@@ -6,7 +6,7 @@ May import: starlette, the other modules.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -133,7 +133,7 @@ class _Calls:
     async def open(self, request: Request, principal: Principal) -> Response:
         agent = self._agent(request)
         options = _bound(await read_whole(request, OpenOptions, "options"), principal)
-        _check_execution(agent.host is not None, options.execution)
+        _check_options(agent.host is not None, options)
         session = await self._sessions.open(agent.name, principal.user_id, options)
         return _created(session, request.scope["path"])
 
@@ -143,13 +143,14 @@ class _Calls:
     async def load(self, request: Request, principal: Principal) -> Response:
         options = _bound(await read_whole(request, OpenOptions, "options"), principal)
         agent, session_id = self._named(request)
-        _check_execution(agent.host is not None, options.execution)
+        _check_options(agent.host is not None, options)
         return _json(_shown(await self._sessions.load(agent.name, principal.user_id, session_id, options)))
 
     async def update(self, request: Request, principal: Principal) -> Response:
         config = await read_whole(request, SessionConfig, "changes")
         session = await self._session(request, principal)
         _check_mode(session.is_hosted, config.permission_mode)
+        _check_state(config.state)
         return _json((await session.update(config)).to_wire())
 
     async def delete(self, request: Request, principal: Principal) -> Response:
@@ -232,7 +233,7 @@ class _Calls:
         at = read_seq(body.get("at"), "at")
         options = _bound(read_model(OpenOptions, body.get("options", {}), "options"), principal)
         agent, session_id = self._named(request)
-        _check_execution(agent.host is not None, options.execution)
+        _check_options(agent.host is not None, options)
         session = await self._sessions.fork(agent.name, principal.user_id, session_id, at, options)
         path: str = request.scope["path"]
         return _created(session, path.rsplit("/", 2)[0])
@@ -279,8 +280,30 @@ def _bound(options: OpenOptions, principal: Principal) -> OpenOptions:
     return options.model_copy(update={"user_id": principal.user_id})
 
 
+def _check_options(is_hosted: bool, options: OpenOptions) -> None:
+    """What holds for the options of a turn, and where a host on the server is to work."""
+    _check_execution(is_hosted, options.execution)
+    if is_hosted and options.workspace is not None:
+        raise Problem(403, "hosted", "a host on this server decides where it works", where="workspace")
+
+
+def _check_state(state: Mapping[str, Any] | None) -> None:
+    """State of the whole app is in the sessions of all users: none of them may set it for the others."""
+    shared = next((key for key in state or () if key.startswith("app:")), None)
+    if shared is not None:
+        raise Problem(
+            403,
+            "shared-state",
+            "state of the app belongs to the sessions of all users",
+            got=ascii(shared[:40])[1:-1],
+            fix="set it in the program that serves, or without app: for this session alone",
+            where="state",
+        )
+
+
 def _check_execution(is_hosted: bool, options: ExecutionOptions | None) -> None:
     """With a host on the server, no client has tools run without it, or loosens its mode or its limits."""
+    _check_state(None if options is None else options.state)
     if options is None or not is_hosted:
         return
     _check_mode(is_hosted, options.permission_mode)
