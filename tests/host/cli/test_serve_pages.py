@@ -113,3 +113,28 @@ def test_a_host_over_an_agent_that_has_one_is_told_to_take_it_bare(folder: Path)
 
     with serving(folder, "agentsession serve yours:agent") as address:
         anyio.run(main, f"{address}/api")
+
+
+def test_an_agent_that_is_served_elsewhere_is_served_and_shown_under_its_own_name(folder: Path) -> None:
+    pytest.importorskip("agentsession.adapters.remote")
+    with serving(folder, "agentsession serve yours:agent --bare") as address:
+        text = (
+            f"from agentsession.adapters.remote import RemoteExecutor\n\nfar = RemoteExecutor({address + '/api'!r})\n"
+        )
+        (folder / "there.py").write_text(text, encoding="utf-8")
+        words = [sys.executable, "-m", "agentsession.host.cli", "inspect", "there:far"]
+        shown = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=60, check=True)
+        assert shown.stdout.startswith("clerk ")
+        with serving(folder, "agentsession serve there:far") as near:
+            session = f"{near}/api/agents/clerk/sessions/s"
+            post(f"{near}/api/agents/clerk/sessions", {"sessionId": "s"})
+            post(f"{session}/stream", {"input": "hello"})
+            until_completed(f"{session}/events")
+
+
+def post(address: str, body: object) -> None:
+    """Post JSON, and read the answer."""
+    headers = {"Content-Type": "application/json"}
+    asked = urllib.request.Request(address, json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(asked, timeout=60) as response:
+        response.read()

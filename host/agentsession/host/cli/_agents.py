@@ -15,9 +15,9 @@ from typing import Any, Final, cast
 
 from agentsession.host.cli._load import Kind, call_factory, kind_of, load_object, members, needed_arguments
 from agentsession.host.cli._out import CommandError
-from agentsession.protocol import AgentExecutor
+from agentsession.protocol import AgentDescriptor, AgentExecutor, ConfigurationError
 
-__all__ = ["AGENT", "check_credentials", "find_executor", "is_agent", "load_executor"]
+__all__ = ["AGENT", "check_credentials", "descriptor_of", "find_executor", "is_agent", "load_executor"]
 
 _GROUP: Final = "agentsession.executors"
 _ADAPTER_BY_PACKAGE: Final = {"google.adk": "adk"}
@@ -46,6 +46,17 @@ def find_executor(found: Any, target: str, command: str, *, store: str | None = 
     if store is not None and hasattr(executor_class, "kept_in"):
         return cast(AgentExecutor, executor_class.kept_in(found, store + _OWN_SESSIONS))
     return cast(AgentExecutor, executor_class(found))
+
+
+async def descriptor_of(executor: AgentExecutor) -> AgentDescriptor:
+    """Its descriptor; one whose agent is elsewhere is entered for it, since it asks for it there."""
+    try:
+        return executor.descriptor
+    except ConfigurationError as error:
+        if error.id != "executor-not-entered":
+            raise
+    async with executor:
+        return executor.descriptor
 
 
 def is_agent(found: Any) -> bool:

@@ -5,10 +5,11 @@ Not for: making one (adapters do). May import: ``agentsession.protocol`` and the
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterable
 
-from agentsession.host.cli._agents import load_executor
+from agentsession.host.cli._agents import descriptor_of, load_executor
 from agentsession.host.cli._lines import Line, line
 from agentsession.host.cli._out import Out
 from agentsession.host.cli._shapes import as_list, as_object
@@ -20,7 +21,7 @@ __all__ = ["descriptor_lines", "inspect"]
 
 def inspect(out: Out, target: str, *, as_json: bool) -> None:
     """Print the descriptor of the agent."""
-    descriptor = load_executor(target, "inspect").descriptor
+    descriptor = asyncio.run(descriptor_of(load_executor(target, "inspect")))
     if as_json:
         out.text(json.dumps(descriptor.to_wire(), indent=2, ensure_ascii=False) + "\n")
     else:

@@ -19,6 +19,7 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from agentsession.host.cli._agents import descriptor_of
 from agentsession.host.cli._command_policy import CommandPolicy
 from agentsession.host.cli._exit_codes import Exit
 from agentsession.host.cli._load import Kind, kind_of, load_object
@@ -220,7 +221,7 @@ async def _serve(options: ServeOptions, loaded: Loaded, verify: Verifier | None)
         store = await stack.enter_async_context(open_store(options.run))
         await stack.enter_async_context(connected(loaded.tools))
         host = None if options.bare else _host(options, loaded)
-        name = executor.descriptor.name
+        name = (await descriptor_of(executor)).name
         served = ServedAgent(name, executor, host, store, model=options.run.model)
         sessions = await stack.enter_async_context(LiveSessions([served]))
         app = serve_app(
