@@ -14,19 +14,16 @@ from agentsession.host.agui._out_known import Asked, Known
 from agentsession.host.live import LiveSession
 from agentsession.protocol import AgentSession, PendingRequest, ToolRequest
 
-__all__ = ["asked_below", "has_subagents"]
+__all__ = ["asked_below", "subagents"]
 
 Shown = Callable[[PendingRequest], PendingRequest]
 
 
-def has_subagents(live: LiveSession) -> bool:
-    """Whether the host of a session has agents as tools."""
+def subagents(live: LiveSession) -> frozenset[str]:
+    """The names of the tools of a session's host that are agents."""
     host = live.agent.host
-    return host is not None and any(_is_subagent(host, tool.name) for tool in host.tools.descriptors)
-
-
-def _is_subagent(host: Host, name: str) -> bool:
-    return isinstance(host.tools.get(name), SubagentTool)
+    names = () if host is None else (tool.name for tool in host.tools.descriptors)
+    return frozenset(name for name in names if host is not None and isinstance(host.tools.get(name), SubagentTool))
 
 
 def asked_below(live: LiveSession, known: Known) -> dict[str, list[PendingRequest]]:
@@ -42,7 +39,7 @@ def asked_below(live: LiveSession, known: Known) -> dict[str, list[PendingReques
         asked = list(known.below.get(request.request_id, {}).values())
         if not asked or request.request_id in found or not isinstance(request, ToolRequest):
             continue
-        if _is_subagent(host, request.name):
+        if request.name in subagents(live):
             found[request.request_id] = [each for each in asked if not _is_worked_for(each, asked)]
     return found
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from weakref import WeakKeyDictionary
 
-from agentsession.host.agui._app_below import has_subagents
+from agentsession.host.agui._app_below import subagents
 from agentsession.host.agui._in_memory import Mark, Memory
 from agentsession.host.agui._out_known import Known
 from agentsession.host.agui._out_wire import milliseconds
 from agentsession.host.live import LiveSession
 from agentsession.host.report import stored
-from agentsession.protocol import Event, ToolUpdate
+from agentsession.protocol import Event, ToolRequest, ToolUpdate
 
 __all__ = ["Folded", "FoldedSessions", "record_of"]
 
@@ -60,13 +60,21 @@ async def record_of(live: LiveSession, before: Mark | None = None) -> list[Event
     What the sub-agents did that the host runs in sessions of their own is among it, as progress of their calls. The
     session itself keeps that only while it streams, and not over a restart: their own records have it.
     """
-    if not has_subagents(live) or live.agent.store is None:
+    names = subagents(live)
+    if not names or live.agent.store is None:
         return [event async for event in live.events() if before is None or event.seq <= before.seq]
-    record = await stored(live.agent.store, live.key)
-    return record if before is None else [event for event in record if _is_before(event, before)]
-
-
-def _is_before(event: Event, mark: Mark) -> bool:
-    if isinstance(event, ToolUpdate) and not event.started:  # a sub-agent's: its seq is that of its call
-        return (milliseconds(event.timestamp) or 0) <= mark.ms
-    return event.seq <= mark.seq
+    calls: set[str] = set()
+    found: list[Event] = []
+    for event in await stored(live.agent.store, live.key):
+        if isinstance(event, ToolRequest) and event.name in names:
+            calls.add(event.request_id)
+        if isinstance(event, ToolUpdate) and not event.started:  # of a sub-agent: its seq is that of its call
+            # The result of any other call may name a session, too: whoever gave it is not believed.
+            is_kept = event.request_id in calls and (
+                before is None or (milliseconds(event.timestamp) or 0) <= before.ms
+            )
+        else:
+            is_kept = before is None or event.seq <= before.seq
+        if is_kept:
+            found.append(event)
+    return found
