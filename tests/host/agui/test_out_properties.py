@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from tests.host.agui.streams import Client, check, check_models
 
 from agentsession.conformance.strategies import events, records
-from agentsession.host._child_events import child_events, placed, thread_of
+from agentsession.host._child_events import placed, thread_of
 from agentsession.host.agui import Known, RunMapper, messages_snapshot
+from agentsession.host.agui._out_below import told_below
 from agentsession.host.agui._out_wire import Wire
 from agentsession.protocol import Event, Initialize, Message, StreamEnd, ToolRequest, ToolResponse, ToolUpdate
 
@@ -21,7 +22,10 @@ SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
 @st.composite
 def worked_for(draw: st.DrawFn) -> list[Event]:
-    """A legal record, and what a sub-agent that works for one of its calls does meanwhile, in a legal record too."""
+    """A legal record, and what a sub-agent that works for one of its calls does meanwhile, in a legal record too.
+
+    Or what somebody who tells the progress of the call says that it did: events as if they were the session's own.
+    """
     record = draw(records(max_steps=40))
     calls = [event for event in record if isinstance(event, ToolRequest) and not event.partial and event.stream_id]
     if not calls:
@@ -34,7 +38,7 @@ def worked_for(draw: st.DrawFn) -> list[Event]:
         if isinstance(event, StreamEnd) or (isinstance(event, ToolResponse) and event.request_id == request.request_id)
     )
     end = next(ends, len(record))
-    thread = thread_of(request, "worker")
+    thread, is_forged = thread_of(request, "worker"), draw(st.booleans())
     updates = [
         ToolUpdate(
             seq=request.seq,
@@ -44,7 +48,11 @@ def worked_for(draw: st.DrawFn) -> list[Event]:
             thread_id=request.thread_id,
             source="host",
             request_id=request.request_id,
-            data={"childEvents": [placed(event, thread, "worker", request.thread_id).to_wire()]},
+            data={
+                "childEvents": [
+                    (event if is_forged else placed(event, thread, "worker", request.thread_id)).to_wire(),
+                ]
+            },
         )
         for event in map(_told, draw(records(max_steps=30)))
         if event is not None
@@ -122,7 +130,7 @@ def test_a_client_that_followed_has_what_a_snapshot_tells(record: list[Event]) -
 
 def _whole(record: list[Event], names: Iterable[str]) -> set[str]:
     """Those of the names that messages and requests have that were whole, in the record and below it."""
-    every = [item for event in record for item in (event, *child_events(event))]
+    every = [item for event in record for item in (event, *told_below(event))]
     whole = {event.message_id for event in every if isinstance(event, Message) and not event.partial}
     whole |= {event.request_id for event in every if isinstance(event, ToolRequest) and not event.partial}
     whole |= {

@@ -1,7 +1,7 @@
 """What a thread has seen, from its record: the messages of its people, what was asked, and how that was settled.
 
-Not for: what goes out (``_out_known.py``). Rules carried: PER-03. May import: the host's ``_child_events``,
-``_in_parts``, ``_out_wire``, ``protocol``.
+Not for: what goes out (``_out_known.py``). Rules carried: PER-03. May import: ``_in_parts``,
+``_out_below``, ``_out_wire``, ``protocol``.
 
 Folded event by event, so that a run never reads the record again. What was rewound stays known: a client that still
 shows it must not run it a second time.
@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from agentsession.host._child_events import child_events
 from agentsession.host.agui._in_parts import fingerprint
+from agentsession.host.agui._out_below import told_below
 from agentsession.host.agui._out_wire import milliseconds
 from agentsession.protocol import (
     ElicitationRequest,
@@ -69,7 +69,7 @@ class Memory:
         """Fold the next event. One that was folded before changes nothing."""
         self._at = event.timestamp
         if type(event) is ToolUpdate:  # what a sub-agent did has no seq in this record
-            for child in child_events(event):
+            for child in told_below(event):
                 self._request(child)
         if event.seq <= self.seq:
             return

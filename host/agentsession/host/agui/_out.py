@@ -24,8 +24,8 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from agentsession.host._child_events import child_events
 from agentsession.host.agui._out_agents import AgentsOut
+from agentsession.host.agui._out_below import told_below
 from agentsession.host.agui._out_known import Known, client_message_id
 from agentsession.host.agui._out_outcome import Outcome, Spending, outcome_of
 from agentsession.host.agui._out_places import CallPlaces
@@ -244,7 +244,7 @@ class RunMapper:
         return self._tools.request(event, tag, message_id)
 
     def _progress(self, event: ToolUpdate) -> list[Wire]:
-        children = child_events(event)
+        children = told_below(event)
         if not children:
             return self._tools.update(event, self._tag(event))
         return [item for child in children for item in self._child(event, child)]

@@ -1,7 +1,7 @@
 """What the mapping remembers of a session between runs, all of it from the record: so a restart forgets nothing.
 
 Not for: which messages of a client are new, or what its answers mean (the ``_in`` modules). Pure.
-Rules carried: PER-03. May import: the host's ``_child_events``, ``protocol``, ``_out_state``.
+Rules carried: PER-03. May import: ``protocol``, ``_out_below``, ``_out_state``.
 
 For each live session keep one :class:`Known`. :class:`RunMapper` folds into it what it is fed; what happens while no
 run listens, such as a turn of another client, must be given to :meth:`Known.note` by whoever sees it. An event is
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from agentsession.host._child_events import child_events
+from agentsession.host.agui._out_below import told_below
 from agentsession.host.agui._out_state import SharedState, is_hidden, visible
 from agentsession.host.agui._out_wire import Wire
 from agentsession.protocol import (
@@ -187,7 +187,7 @@ class Known:
     def fold_children(self, event: Event) -> None:
         """Fold in what sub-agents did, where ``event`` tells that."""
         if isinstance(event, ToolUpdate):
-            for child in child_events(event):
+            for child in told_below(event):
                 self.fold_child(event.request_id, child)
 
     def fold_child(self, call: str, event: Event) -> bool:

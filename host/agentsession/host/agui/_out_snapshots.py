@@ -1,7 +1,7 @@
 """The whole conversation as AG-UI messages, with the ids that a client knows them by.
 
 Not for: streaming. Pure. Rules carried: PER-03 as far as messages go.
-May import: the host's ``_child_events``, ``protocol``, the ``_out`` modules of content, text, tools, agents.
+May import: ``protocol``, the ``_out`` modules of content, text, tools, agents.
 
 A client throws away what a snapshot leaves out, but activities. So a snapshot has all messages of the record, a tool's
 result under the id of the client's own message where it sent one, and what the client has of its own in its place.
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from agentsession.host._child_events import child_events
+from agentsession.host.agui._out_below import told_below
 from agentsession.host.agui._out_content import as_content, result_content
 from agentsession.host.agui._out_known import Invocations, client_message_id
 from agentsession.host.agui._out_places import CallPlaces
@@ -113,7 +113,7 @@ class _Conversation:
             case AgentEnd():
                 self._threads.ended(event)
             case ToolUpdate():
-                for child in child_events(event):
+                for child in told_below(event):
                     self._take_child(child)
             case _:
                 pass
