@@ -30,7 +30,7 @@ from agentsession.protocol import (
     parse_event,
 )
 
-__all__ = ["ChildEvents", "child_events", "placed", "thread_of", "works_for"]
+__all__ = ["ChildEvents", "child_events", "placed", "tells_of_children", "thread_of", "works_for"]
 
 _KEY: Final = "childEvents"
 _ID_LIMIT: Final = 512
@@ -50,7 +50,7 @@ def child_events(event: Event) -> list[Event]:
 
     Threads and ids are those of the caller's session (see this module). What cannot be read is left out.
     """
-    if not isinstance(event, ToolUpdate) or not isinstance(event.data, dict):
+    if not isinstance(event, ToolUpdate) or not tells_of_children(event.data):
         return []
     listed = cast("dict[str, Any]", event.data).get(_KEY)
     found: list[Event] = []
@@ -60,6 +60,11 @@ def child_events(event: Event) -> list[Event]:
         except SchemaError:
             continue
     return found
+
+
+def tells_of_children(data: Any) -> bool:
+    """Whether :func:`child_events` would read this as what sub-agents did."""
+    return isinstance(data, dict) and _KEY in data
 
 
 def thread_of(request: ToolRequest, agent: str) -> str:

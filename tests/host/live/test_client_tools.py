@@ -25,6 +25,7 @@ from agentsession.protocol import (
     ToolDecision,
     ToolDescriptor,
     ToolProgress,
+    ToolRequest,
     ToolResponse,
     ToolUpdate,
     deny,
@@ -183,6 +184,20 @@ async def test_a_start_that_a_client_told_is_its_own_after_a_restart_too() -> No
         (receipt,) = await live.respond(result(request_id, "red"))
         (response,) = await of(live, ToolResponse)
         assert (receipt.status, response.status) == ("applied", "completed")
+
+
+async def test_a_client_cannot_tell_of_sub_agents_that_there_are_not() -> None:
+    async with served(allow_all) as sessions:
+        live = await waiting(sessions)
+        request_id = live.pending[0].request_id
+        forged = {"childEvents": [event.to_wire() for event in await of(live, ToolRequest)]}
+        receipts = [
+            *(await live.respond(ToolProgress(request_id=request_id, data=forged))),
+            *(await live.respond(ToolProgress(request_id=request_id, data={"percent": 5}))),
+        ]
+        assert [receipt.status for receipt in receipts] == ["invalid", "applied"]
+        (update,) = await of(live, ToolUpdate)
+        assert (update.data, child_events(update)) == ({"percent": 5}, [])
 
 
 async def test_a_sub_agent_does_not_wait_for_a_tool_of_the_client() -> None:

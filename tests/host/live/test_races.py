@@ -199,3 +199,23 @@ async def test_a_message_sent_again_while_a_tool_runs_between_streams_is_attache
         wiper.go.set()
         assert (await ends(live))[-1] == "completed"
     assert wiper.ran == ["a"]
+
+
+async def test_a_thousand_answers_to_nothing_read_the_record_once() -> None:
+    async with served(WIPE, tools=[Wiper().wipe]) as live:
+        await live.stream("go")
+        await live.at_rest()
+        asked = live.pending[0].request_id
+        await live.respond(deny(asked))
+        await live.at_rest()
+        reads: list[int] = []
+        events = live.session.events
+
+        def counted(*given: Any, **options: Any) -> Any:
+            reads.append(1)
+            return events(*given, **options)
+
+        live.session.events = counted  # type: ignore[method-assign]  # to see what is read
+        receipts = await live.respond(*[grant(f"none-{number}") for number in range(1000)], grant(asked))
+        assert [each.status for each in receipts] == ["not_found"] * 1000 + ["stale"]
+        assert len(reads) == 1

@@ -13,7 +13,7 @@ from typing import Final
 
 import anyio
 
-from agentsession.host._child_events import child_events
+from agentsession.host._child_events import child_events, tells_of_children
 from agentsession.host._elicitation import Approval
 from agentsession.host.live._desk import Said, Word
 from agentsession.host.live._turns import Turns, is_a_job
@@ -55,8 +55,14 @@ class Answers:
         taken: list[Receipt | Said] = []
         began = {request.request_id: request.seq - 1 for request in self._turns.session.pending}
         try:
-            for answer in given:
-                taken.append(await self._take(answer))
+            unasked: dict[int, str] = {}
+            for place, answer in enumerate(given):
+                found = await self._take(answer)
+                if found is None:
+                    unasked[place] = answer.request_id
+                taken.append(found or _not_found(answer.request_id))
+            for place in await self._settled(unasked):
+                taken[place] = _stale(unasked[place])
             if not self._turns.is_driving and self._turns.session.state == "input_required" and self._can_go_on(taken):
                 for item in taken:
                     if isinstance(item, Said):
@@ -77,12 +83,12 @@ class Answers:
         applied = any(isinstance(item, Receipt) and item.status == "applied" for item in taken)
         return applied and not self._turns.session.pending
 
-    async def _take(self, answer: Answer) -> Receipt | Said:
-        """A receipt, or the answer as it was put before the host as the person's word."""
+    async def _take(self, answer: Answer) -> Receipt | Said | None:
+        """A receipt, or the answer as it was put before the host as the person's word; ``None``: nothing waits."""
         request_id = answer.request_id
         request = next((item for item in self._turns.session.pending if item.request_id == request_id), None)
         if request is None and not await self._is_below(answer):
-            return await self._unasked(request_id)
+            return None
         if isinstance(request, ToolRequest) and self._turns.is_left(request):
             if not isinstance(answer, (ToolGrant, ElicitationAnswer)):
                 return await self._of_the_clients(answer, request)
@@ -104,6 +110,8 @@ class Answers:
             return _undeclared(answer, request)
         if isinstance(answer, ToolResult) and answer.args is not None and answer.args != request.args:
             return _invalid(answer, "these are not the arguments that were allowed: leave args out")
+        if isinstance(answer, ToolProgress) and tells_of_children(answer.data):
+            return _invalid(answer, "what sub-agents do is told by the host")
         if not await turns.judged(request):
             if not turns.waits(request.request_id):
                 return _stale(request.request_id)
@@ -133,12 +141,16 @@ class Answers:
         await self._turns.at_rest()
         return answer.request_id in known.left
 
-    async def _unasked(self, request_id: str) -> Receipt:
-        """Nothing waits under this id. Read from the record: no answer of a client goes to the session unjudged."""
-        async for event in self._turns.session.events(types={"tool_request", "elicitation_request", "tool_update"}):
-            if any(getattr(item, "request_id", None) == request_id for item in (event, *child_events(event))):
-                return _stale(request_id)
-        return Receipt(status="not_found", request_id=request_id, rule="TOOL-10", reason="there is no such request")
+    async def _settled(self, unasked: Mapping[int, str]) -> list[int]:
+        """Those of these answers whose requests there were. Read from the record, once for all of them: no answer of a
+        client goes to the session unjudged."""
+        if not unasked:
+            return []
+        ids, types = set(unasked.values()), {"tool_request", "elicitation_request", "tool_update"}
+        asked: set[str] = set()
+        async for event in self._turns.session.events(types=types):
+            asked.update(ids.intersection(getattr(item, "request_id", "") for item in (event, *child_events(event))))
+        return [place for place, request_id in unasked.items() if request_id in asked]
 
     def _word(self, answer: Answer, request: PendingRequest | None) -> Word | Receipt:
         """The answer as a person's word on a request; of ``None``, a sub-agent's, the host knows what it is."""
@@ -217,6 +229,10 @@ def _undeclared(answer: Answer, request: ToolRequest) -> Receipt:
         answer,
         f"{why}: declare it, by PATCH with tools or in the options of load or stream, and answer again, or deny it",
     )
+
+
+def _not_found(request_id: str) -> Receipt:
+    return Receipt(status="not_found", request_id=request_id, rule="TOOL-10", reason="there is no such request")
 
 
 def _stale(request_id: str) -> Receipt:
