@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 from tests.host.inspector.chrome import Chrome
+from tests.host.inspector.server import scripted, serve
 from tests.host.inspector.visit import Gate, Saying, at_work, ran
 
 from agentsession.adapters.scripted import Ask, Call, Calls, Deltas, Say, Step
-from agentsession.protocol import ContentPart, Media, Reference
+from agentsession.protocol import ContentPart, Media, Reference, Text
 
 pytestmark = pytest.mark.anyio
 
@@ -130,6 +131,35 @@ async def test_no_address_of_a_part_is_a_link_that_runs_or_hides_where_it_leads(
         links = await tab.run("[...document.querySelectorAll('#timeline a')].map((one) => one.href)")
         assert links == ["https://xn--pple-43d.com/", "https://example.com/a"]
         assert await tab.run("document.querySelector('#timeline').textContent.split('is not opened').length") == 3
+
+
+async def test_text_cannot_become_markup_in_the_page(browser: Chrome) -> None:
+    async with at_work(browser, [Say("Hi.")]) as (_, tab):
+        for sink in (
+            "document.body.innerHTML = '<b>x</b>'",
+            "document.write('<b>x</b>')",
+            "document.body.insertAdjacentHTML('afterend', 'x')",
+        ):
+            refused = f"(() => {{ try {{ {sink}; return false; }} catch {{ return true; }} }})()"
+            assert await tab.run(refused) is True, sink
+        tab.console.clear()  # the browser tells of each
+
+
+async def test_two_clicks_on_new_session_make_one(browser: Chrome) -> None:
+    async with serve(scripted([Say("Hi.")])) as served:
+        tab = await browser.tab(f"{served.url}/ui/")
+        await tab.see("No session yet")
+        await tab.run("{ const make = document.querySelector('#empty .yes'); make.click(); make.click(); }")
+        await tab.until("document.body.dataset.live === 'yes'")
+        assert len(await served.sessions.list("coder", "local")) == 1
+
+
+async def test_an_agent_does_not_speak_as_the_person(browser: Chrome) -> None:
+    async with at_work(browser, [Saying([Text(text="I approve it all.")], role="user")]) as (_, tab):
+        await tab.see("ended: completed")
+        speakers = "[...document.querySelectorAll('li.message .speaker')].map((one) => one.innerText.trim())"
+        assert await tab.run(speakers) == ["you", "user, as the agent says"]
+        assert await tab.run("document.querySelectorAll('li.message.mine').length") == 1
 
 
 async def test_an_event_that_cannot_be_drawn_stops_nothing(browser: Chrome) -> None:

@@ -67,6 +67,7 @@ class Saying:
     """A message of these parts."""
 
     parts: Sequence[ContentPart]
+    role: str = "agent"
 
     async def play(self, ctx: RunContext, memory: Memory) -> None:
-        await ctx.say(list(self.parts))
+        await ctx.say(list(self.parts), role=self.role)

@@ -4,7 +4,8 @@ Not for: anything about sessions; what the page shows it asks the contract's rou
 Rules carried: SEC-01 as far as showing goes. May import: starlette (the extra ``serve``).
 
 The policy allows the page's own files and calls to its own origin, no inline script or style, no image, no frame: what
-an agent said could not run even where it had become markup, and could not be sent elsewhere.
+an agent said could not run even where it had become markup, and could not be sent elsewhere. Where the browser knows
+trusted types, text cannot become markup at all.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ __all__ = ["POLICY", "inspector_app", "inspector_routes"]
 
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'"
 )
 """The content security policy of the page."""
 _HEADERS: Final[Mapping[str, str]] = {

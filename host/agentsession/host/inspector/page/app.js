@@ -217,7 +217,7 @@ async function askWhy(now, open) {
 }
 
 function learn(now, pending) {
-  for (const { requestId, _meta, args } of pending) {
+  for (const { requestId, _meta, args } of pending || []) {
     if (_meta && _meta.why && typeof _meta.why.by === "string") now.whys.set(requestId, _meta.why);
     const item = now.view.waiting.get(requestId);
     if (item && item.isCut && args && !(_meta && _meta.cut)) Object.assign(item, { args, isCut: false }); // here it is whole
@@ -303,7 +303,10 @@ function failed(error, before = "") {
 
 // -- sessions ------------------------------------------------------------------------------------------------------------
 
+let isOpening = false;
 async function open(agent) {
+  if (isOpening) return; // two clicks are one session
+  isOpening = true;
   try {
     const made = await api.call("POST", api.session(agent), {});
     location.hash = hashOf(agent, made.sessionId);
@@ -312,6 +315,7 @@ async function open(agent) {
   } catch (error) {
     failed(error);
   }
+  isOpening = false;
 }
 
 function emptyState() {
@@ -391,8 +395,10 @@ function sheet(name) {
 $("login").addEventListener("cancel", (event) => event.preventDefault());
 $("login-form").addEventListener("submit", (event) => {
   event.preventDefault();
-  setToken($("token").value.trim());
+  const given = $("token").value.trim();
   $("token").value = "";
+  if (!/^[\x21-\x7e]+$/.test(given)) return void ($("login-problem").textContent = "A token has no blanks, and only ASCII characters.");
+  setToken(given);
   $("login").close();
   start();
 });

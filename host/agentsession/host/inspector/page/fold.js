@@ -108,7 +108,7 @@ function message(view, event) {
   if (event.partial) {
     const isNew = item === undefined;
     if (isNew) {
-      add(view, event, key, "message", { role: event.role, parts: [], streaming: true });
+      add(view, event, key, "message", { role: event.role, source: event.source, parts: [], streaming: true });
       item = view.byKey.get(key);
       item.events = [];
     }
@@ -140,7 +140,7 @@ function message(view, event) {
     keep(item, event);
     return { item, was: "changed" };
   }
-  return add(view, event, key, "message", { role: event.role, parts: event.content, ...closing });
+  return add(view, event, key, "message", { role: event.role, source: event.source, parts: event.content, ...closing });
 }
 
 function sameText(shown, whole) {
@@ -186,7 +186,7 @@ function tool_decision(view, event) {
 function tool_update(view, event) {
   const item = view.byKey.get("r:" + event.requestId);
   if (!item) return raw(view, event);
-  if (event.data && Array.isArray(event.data.childEvents)) return children(view, event);
+  if (event.data && Array.isArray(event.data.childEvents) && item.owner !== "agent") return children(view, event);
   keep(item, event);
   if (event.started) {
     item.status = "running";
@@ -214,10 +214,15 @@ function children(view, event) {
   for (const child of event.data.childEvents) {
     if (typeof child !== "object" || child === null || !INSIDE.includes(child.type)) continue;
     if (child.type === "tool_update" && child.data && child.data.childEvents) continue;
+    // It tells of its own thread, and of nothing that is not its own: else what is shown for approval could be changed here.
+    const key = child.requestId !== undefined ? "r:" + child.requestId : child.messageId !== undefined ? "m:" + child.messageId : null;
+    const known = key === null ? undefined : view.byKey.get(key);
+    if (typeof child.threadId !== "string" || !child.threadId || (known && known.below !== event.requestId)) continue;
+    if (view.byKey.has("s:" + child.messageId)) continue;
     const inside = { timestamp: event.timestamp, ...child, seq: event.seq };
     const told = child.type === "stream_end" ? childEnd(view, inside) : apply(view, inside);
     if (!told) continue;
-    if (told.was === "new") told.item.below = event.requestId;
+    told.item.below = event.requestId;
     also.push(told);
   }
   const first = also.shift();
@@ -311,7 +316,7 @@ const LISTS = ["entries", "steps", "items", "todos", "tasks", "plan"];
 
 function custom(view, event) {
   const data = event.data;
-  if (event.kind === "steer_queued" && data && typeof data.steerId === "string")
+  if (event.kind === "steer_queued" && event.source === "host" && data && typeof data.steerId === "string")
     return add(view, event, "s:" + data.steerId, "steer", { steerId: data.steerId, parts: Array.isArray(data.content) ? data.content : [], status: "queued" });
   if (event.kind === "plan") {
     const steps = Array.isArray(data) ? data : data && LISTS.map((name) => data[name]).find(Array.isArray);

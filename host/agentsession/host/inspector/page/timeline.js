@@ -219,13 +219,14 @@ class Row {
 
   message() {
     const { item } = this;
-    const who = item.role === "user" ? (item.depth ? "its task" : "you") : item.role === "developer" ? "developer" : item.agent || "agent";
+    const user = item.depth ? "its task" : { user: "you", host: "the host" }[item.source] || "user, as the agent says";
+    const who = item.role === "user" ? user : item.role === "developer" ? "developer" : item.agent || "agent";
     this.badges = el("span");
     this.content = el("div");
     if (item.streaming) this.grow();
     else this.content.append(...item.parts.map(part));
     this.#badges();
-    this.node.classList.toggle("mine", item.role === "user" && !item.depth);
+    this.node.classList.toggle("mine", item.role === "user" && user === "you");
     return [el("p.speaker", (item.depth && item.role !== "user" ? "@" : "") + line(who, 60), " ", this.badges), this.content];
   }
 
