@@ -11,6 +11,7 @@ import anyio
 import pytest
 from google.adk.agents import LlmAgent
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
+from google.adk.tools.long_running_tool import LongRunningFunctionTool
 from tests.host.agui.inputs import tool_message, user
 from tests.host.agui.serving import Poster, outcome, serving
 from tests.host.agui.streams import of_type
@@ -171,6 +172,28 @@ async def test_a_tool_of_the_clients_may_not_be_called_like_one_of_the_hosts() -
     async with posting(scripted(Say("never")), desk.wipe) as poster:
         events = await poster.say("u1", tools=[{**TOOL, "name": "wipe"}])
         assert outcome(events) == "tool_conflict"
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+async def test_a_job_of_the_agents_waits_for_nobody_at_the_client(is_answered: bool) -> None:
+    """The program that serves tells its outcome: see the sessions' own tests."""
+
+    def submit(amount: int) -> dict[str, Any]:
+        """Ask for money."""
+        return {"status": "pending"}
+
+    desk = Desk()
+    tools: list[Any] = [LongRunningFunctionTool(submit)]
+    both = calls(call("submit", {"amount": 5}, id="c1"), call("shape", {}, id="c2"))
+    script = both, say("Paid."), say("Next."), say("Over.")
+    rules = RulePolicy([Rule("allow", "submit"), Rule("ask_user", "*")])
+    async with posting(adk(*script, tools=tools), desk.wipe, policy=rules) as poster:
+        (shape,) = outcome(await poster.say("u1", tools=[TOOL]))["pendingToolCallIds"]
+        if is_answered:
+            events = await poster.run(tool_message(shape, "a square"), is_resumed=True, tools=[TOOL])
+            assert outcome(events) == {"type": "success", "pendingToolCallIds": []}
+        events = await poster.say("u2", is_resumed=True)
+        assert outcome(events) == {"type": "success"}
 
 
 async def test_a_question_is_answered_by_the_client() -> None:

@@ -11,6 +11,7 @@ import anyio
 import pytest
 from google.adk.agents import LlmAgent
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
+from google.adk.tools.long_running_tool import LongRunningFunctionTool
 from tests.host.agui.serving import Poster, outcome, serving
 from tests.host.agui.streams import check, of_type
 
@@ -254,6 +255,19 @@ async def test_a_result_that_names_another_session_does_not_show_it() -> None:
                 assert "Done." in str(events)
                 assert "other" not in str(events)
                 assert len(of_type(events, "MESSAGES_SNAPSHOT")[0]["messages"]) == 4
+
+
+async def test_a_job_of_a_sub_agents_waits_for_nobody_at_the_client() -> None:
+    def fixer() -> dict[str, Any]:
+        """Ask somebody; named as a tool that the rules allow."""
+        return {"status": "pending"}
+
+    model = ScriptedLlm(script=[call("fixer", {}, id="w1"), say("never")])
+    tools: list[Any] = [LongRunningFunctionTool(fixer)]
+    worker = AdkExecutor(LlmAgent(name="fixer", model=model, tools=tools))
+    async with posting(coder(), worker, Disk()) as poster:
+        assert outcome(await poster.say("u1")) == {"type": "success", "pendingToolCallIds": []}
+        assert "Next." in texts(await poster.say("u2", is_resumed=True))
 
 
 async def test_a_yes_to_a_call_whose_sub_agent_then_asks_shows_what_it_asks(

@@ -22,7 +22,7 @@ from agentsession.host.agui._app_sink import Sink
 from agentsession.host.agui._in_faults import RunRefused
 from agentsession.host.agui._in_memory import Mark
 from agentsession.host.agui._out import RunMapper
-from agentsession.host.agui._out_interrupts import known_interrupt
+from agentsession.host.agui._out_interrupts import is_a_job, known_interrupt
 from agentsession.host.agui._out_known import Known
 from agentsession.host.agui._out_wire import Wire, encode, milliseconds
 from agentsession.host.live import LiveSession
@@ -122,7 +122,7 @@ class Steps:
         reader = live.events(after=self._folded.memory.seq, follow=True)
         try:
             await self._answer(live, reader, plan)
-            if plan.message is not None and not (plan.goes_on and live.pending):
+            if plan.message is not None and not (plan.goes_on and _waiting(live, self._folded.known)):
                 await _host_is_done(live)
                 self._require_readers()
                 started = await live.stream(plan.message, options)
@@ -325,4 +325,6 @@ def _waiting(live: LiveSession, known: Known) -> list[PendingRequest]:
     """What waits for the client, in the session and in those of the sub-agents below it."""
     below = asked_below(live, known)
     own = [request for request in live.pending if request.request_id not in below]
+    if live.is_hosted:
+        own = [request for request in own if not is_a_job(request)]
     return [*own, *(request for requests in below.values() for request in requests)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, Final, NamedTuple
 
-from agentsession.host.agui._out_interrupts import is_client_call, known_interrupt
+from agentsession.host.agui._out_interrupts import is_a_job, is_client_call, known_interrupt
 from agentsession.host.agui._out_known import Asked, Known
 from agentsession.host.agui._out_wire import Wire
 from agentsession.protocol import Error, StreamEnd, Usage
@@ -97,7 +97,7 @@ def outcome_of(
         return Outcome({"type": "cancelled"}, about=about)
     if end.reason != "input_required":
         return Outcome({"type": "success"}, about=about)
-    asked = waits(end, known)
+    asked = [request for request in waits(end, known) if client_tools is None or not is_a_job(request)]
     calls = [request.request_id for request in asked if is_client_call(request, client_tools)]
     interrupts = [known_interrupt(request, known) for request in asked if not is_client_call(request, client_tools)]
     interrupts += more
