@@ -219,3 +219,19 @@ async def test_a_thousand_answers_to_nothing_read_the_record_once() -> None:
         receipts = await live.respond(*[grant(f"none-{number}") for number in range(1000)], grant(asked))
         assert [each.status for each in receipts] == ["not_found"] * 1000 + ["stale"]
         assert len(reads) == 1
+
+
+async def test_a_session_whose_host_runs_a_tool_between_streams_is_not_rewound() -> None:
+    wiper = Wiper(held=True)
+    agent = ServedAgent("agent", ScriptedExecutor(WIPE, reenter=True), Host(tools=[wiper.wipe], policy=allow_all))
+    with anyio.fail_after(20):
+        async with LiveSessions([agent]) as sessions:
+            live = await sessions.open("agent", "ann", OpenOptions(session_id="s"))
+            await live.stream("go")
+            await paused(live)
+            await wiper.runs.wait()
+            with pytest.raises(StreamActive):
+                await sessions.rewind("agent", "ann", "s", 1)
+            wiper.go.set()
+            assert (await ends(live))[-1] == "completed"
+            await sessions.rewind("agent", "ann", "s", 1)

@@ -33,6 +33,7 @@ from agentsession.protocol import (
     RecordKey,
     SessionConfig,
     SessionNotFound,
+    StreamActive,
 )
 
 __all__ = ["LiveSessions", "TooManySessions"]
@@ -201,8 +202,14 @@ class LiveSessions:
                 return found
 
     async def rewind(self, agent: str, user_id: str, session_id: str, to: int) -> None:
-        """Take back what came after seq ``to`` (see ``AgentExecutor.rewind``)."""
+        """Take back what came after seq ``to`` (see ``AgentExecutor.rewind``).
+
+        Raises :class:`StreamActive` also while a host's tool runs between two streams, which could not be taken back.
+        """
         served = self._agent(agent)
+        live = self._open.get(_key(served, user_id, session_id))
+        if live is not None and live.is_busy:
+            raise StreamActive("a session that is at work cannot be rewound", where=f"session {session_id}")
         await served.executor.rewind(session_id, to, user_id, store=served.store)
 
     async def list(self, agent: str, user_id: str) -> Sequence[RecordInfo]:
