@@ -1,7 +1,7 @@
 """The sessions of some agents, kept open for clients that come and go.
 
 Not for: the calls on one of them (``_session.py``). Rules carried: PER-01 of sessions that are closed for idleness.
-May import: anyio, ``_hosted``, ``_session``, ``protocol``.
+May import: anyio, ``_hosted``, ``_options``, ``_session``, ``protocol``.
 
 Every session is its user's: it is found by agent, user and id together, so that no user meets another's. One task
 closes idle sessions; none is kept for a session that nobody uses.
@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
-from collections import OrderedDict
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from types import MappingProxyType, TracebackType
@@ -22,6 +21,7 @@ import anyio
 import anyio.abc
 
 from agentsession.host.live._hosted import Hosted
+from agentsession.host.live._options import Remembered, lasting, with_mode_recorded
 from agentsession.host.live._session import LiveSession, ServedAgent
 from agentsession.protocol import (
     AgentSession,
@@ -83,9 +83,7 @@ class LiveSessions:
         self._abandoned_s = abandoned_s
         self._max_open = max_open
         self._open: dict[_Key, LiveSession] = {}
-        self._given: OrderedDict[_Key, tuple[OpenOptions, frozenset[str]]] = OrderedDict()
-        """Of closed sessions, as many as may be open: what they were opened with, and the client's tools.
-        The record does not have these."""
+        self._remembered: Remembered[_Key] = Remembered(max_open)
         self._busy: dict[_Key, anyio.Lock] = {}
         self._beginning = 0
         """Sessions that are being opened or loaded: each has its place."""
@@ -152,7 +150,7 @@ class LiveSessions:
             found = self._found(key)  # several may have waited for one load
             if found is not None:
                 return found
-            options, _ = self._given.get(key, (served.completed(OpenOptions(user_id=user_id)), None))
+            options = self._remembered.options(key, served.completed(OpenOptions(user_id=user_id)))
             return await self._start(served, user_id, options, session_id)
 
     async def load(self, agent: str, user_id: str, session_id: str, options: OpenOptions) -> LiveSession:
@@ -171,7 +169,7 @@ class LiveSessions:
         async with self._one(key):
             found = self._found(key)
             if found is not None:
-                if _lasting(found.options) == _lasting(full):
+                if lasting(found.options) == lasting(full):
                     return found
                 if not self._may_close(found):
                     if served.host is not None and full.execution.permission_mode is not None:
@@ -195,10 +193,10 @@ class LiveSessions:
             key = _key(served, user_id, made.session_id)
             async with self._one(key):
                 await made.aclose()  # the host opens its sessions itself
-                self._remember(key, full, frozenset(tool.name for tool in full.execution.tools or ()))
+                self._remembered.note(key, full, frozenset(tool.name for tool in full.execution.tools or ()))
                 found = self._found(key)
                 if found is None:
-                    found = await self._made(served, user_id, self._given[key][0], made.session_id)
+                    found = await self._made(served, user_id, self._remembered.options(key, full), made.session_id)
                 return found
 
     async def rewind(self, agent: str, user_id: str, session_id: str, to: int) -> None:
@@ -225,7 +223,7 @@ class LiveSessions:
             live = self._open.get(key)
             if live is not None:
                 await self._close(live)
-            self._given.pop(key, None)
+            self._remembered.forget(key)
             await served.executor.delete(session_id, user_id, store=served.store)
 
     async def close(self, live: LiveSession) -> None:
@@ -246,7 +244,7 @@ class LiveSessions:
     def _found(self, key: _Key) -> LiveSession | None:
         live = self._open.get(key)
         if live is not None and live.state == "closed":
-            self._remember(key, live.options, live.client_tools)
+            self._remembered.note(key, live.options, live.client_tools)
             del self._open[key]
             return None
         if live is not None:
@@ -281,8 +279,7 @@ class LiveSessions:
             hosted = Hosted(served.host, user_id, self._tasks)
             hosted.client_tools.update(tool.name for tool in options.execution.tools or [])
             if load is not None:
-                _, names = self._given.get(_key(served, user_id, load), (None, frozenset[str]()))
-                hosted.client_tools.update(names)
+                hosted.client_tools.update(self._remembered.names(_key(served, user_id, load)))
             session = await served.host.open(
                 served.executor,
                 options,
@@ -293,7 +290,7 @@ class LiveSessions:
             )
             hosted.begin(session)
             try:
-                options = await _with_mode_recorded(session, options)
+                options = await with_mode_recorded(session, options)
             except BaseException:  # nobody has it, so nobody else would close it
                 with anyio.CancelScope(shield=True):
                     await _close_quietly(hosted, session.session_id)
@@ -310,7 +307,7 @@ class LiveSessions:
     ) -> LiveSession:
         key = RecordKey(session.descriptor.name, user_id, session.session_id)
         live = self._open[served.name, key] = LiveSession(key, served, session, hosted, self._tell, options)
-        self._given.pop((served.name, key), None)
+        self._remembered.forget((served.name, key))
         self._tell()
         return live
 
@@ -342,15 +339,9 @@ class LiveSessions:
             return False
         return live.state != "input_required" or live.descriptor.supports("resume")
 
-    def _remember(self, key: _Key, options: OpenOptions, names: frozenset[str]) -> None:
-        # Its state was recorded when it was opened: given again it would undo what came after.
-        self._given[key] = _lasting(options), names
-        while len(self._given) > self._max_open:
-            self._given.popitem(last=False)
-
     async def _close(self, live: LiveSession) -> None:
         live.is_closing = True
-        self._remember(_key_of(live), live.options, live.client_tools)
+        self._remembered.note(_key_of(live), live.options, live.client_tools)
         try:
             await _close_quietly(live, live.session_id)
         finally:
@@ -407,22 +398,6 @@ async def _close_quietly(closing: LiveSession | Hosted, session_id: str) -> None
         await closing.aclose()
     except Exception as error:  # noqa: BLE001 - one that fails must not keep the others open
         logger.warning("session %s failed to close: %s", session_id, type(error).__name__)
-
-
-async def _with_mode_recorded(session: AgentSession, options: OpenOptions) -> OpenOptions:
-    """The options without the permission mode, which the record has from now on: it is not to be looser after a
-    restart. With it, where the agent takes no such update."""
-    mode = options.execution.permission_mode
-    if mode is None or not (await session.update(SessionConfig(permission_mode=mode))).ok:
-        return options
-    execution = options.execution.model_copy(update={"permission_mode": None})
-    return options.model_copy(update={"execution": execution})
-
-
-def _lasting(options: OpenOptions) -> OpenOptions:
-    """What of the options holds for as long as the session is open."""
-    execution = options.execution.model_copy(update={"state": None})
-    return options.model_copy(update={"session_id": None, "execution": execution})
 
 
 def _key_of(live: LiveSession) -> _Key:
