@@ -63,7 +63,7 @@ def serve(options: ServeOptions) -> Exit:
     verify = _verifier(options)
     loaded = prepare(options.run, "serve")
     ended = asyncio.run(_serve(options, loaded, verify))
-    _say(options, "stopped\n" if options.run.store is None else f"stopped; what waits is in {options.run.store}\n")
+    _say(options, "stopped\n" if options.run.store is None else f"stopped; the sessions are kept in {options.run.store}\n")
     return ended
 
 
