@@ -51,8 +51,14 @@ class Server:
             self._process.communicate()
             self._process = None
 
-    async def started_again(self) -> None:
-        await anyio.to_thread.run_sync(self.kill)
+    def stop(self) -> None:
+        assert self._process is not None
+        self._process.terminate()
+        self._process.communicate(timeout=30)
+        self._process = None
+
+    async def started_again(self, *, in_order: bool = False) -> None:
+        await anyio.to_thread.run_sync(self.stop if in_order else self.kill)
         await anyio.to_thread.run_sync(self.start)
 
 
@@ -104,7 +110,8 @@ async def test_a_stream_of_a_server_that_died_ends_and_nothing_is_lost_or_repeat
 
 
 @pytest.mark.rule("HITL-02", "TURN-01")
-async def test_what_waits_over_a_restart_is_answered_by_the_client_of_before(tmp_path: Path) -> None:
+@pytest.mark.parametrize("in_order", [False, True])
+async def test_what_waits_over_a_restart_is_answered_by_the_client_of_before(tmp_path: Path, in_order: bool) -> None:
     message = MessageInput(content=as_content("go"), idempotency_key="k-1")
     with serving(tmp_path) as server, anyio.fail_after(60):
         async with RemoteExecutor(server.url, backoff=Backoff(0.05, 0.2)) as executor:
@@ -115,7 +122,7 @@ async def test_what_waits_over_a_restart_is_answered_by_the_client_of_before(tmp
             async with await session.begin(message) as stream:
                 seen = [event async for event in stream]
             assert session.state == "input_required"
-            await server.started_again()
+            await server.started_again(in_order=in_order)
             async with await session.begin(message) as again:  # it runs once, whichever process is asked
                 assert again.stream_id == stream.stream_id
                 assert durable([event async for event in again]) == durable(seen)

@@ -30,6 +30,7 @@ from agentsession.protocol import ConfigurationError
 
 if TYPE_CHECKING:
     from agentsession.host.http import Verifier
+    from agentsession.host.live import LiveSessions
 
 __all__ = ["ServeOptions", "serve"]
 
@@ -63,7 +64,10 @@ def serve(options: ServeOptions) -> Exit:
     verify = _verifier(options)
     loaded = prepare(options.run, "serve")
     ended = asyncio.run(_serve(options, loaded, verify))
-    _say(options, "stopped\n" if options.run.store is None else f"stopped; the sessions are kept in {options.run.store}\n")
+    _say(
+        options,
+        "stopped\n" if options.run.store is None else f"stopped; the sessions are kept in {options.run.store}\n",
+    )
     return ended
 
 
@@ -234,7 +238,7 @@ async def _serve(options: ServeOptions, loaded: Loaded, verify: Verifier | None)
             ui=options.ui,
             on_disconnect=options.on_disconnect,
         )
-        return await _run_server(app, listening, options, name)
+        return await _run_server(app, sessions, listening, options, name)
 
 
 def _host(options: ServeOptions, loaded: Loaded) -> Any:
@@ -277,7 +281,9 @@ def _listen(options: ServeOptions) -> socket.socket:
     return listening
 
 
-async def _run_server(app: Any, listening: socket.socket, options: ServeOptions, name: str) -> Exit:
+async def _run_server(
+    app: Any, sessions: LiveSessions, listening: socket.socket, options: ServeOptions, name: str
+) -> Exit:
     import uvicorn
 
     class Server(uvicorn.Server):
@@ -285,6 +291,11 @@ async def _run_server(app: Any, listening: socket.socket, options: ServeOptions,
         def capture_signals(self) -> Generator[None]:
             """They are ours: uvicorn would raise them again once it has ended, before sessions are closed."""
             yield
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            """Sessions first: whoever reads one gets its last events and an end, and is not cut off."""
+            await sessions.stop()
+            await super().shutdown(sockets)
 
     config = uvicorn.Config(
         app,

@@ -99,7 +99,7 @@ class Readers:
                 await reader.__aenter__()  # the agent waits for it from when it has caught up; `leave` detaches it
             async for event in reader:
                 yield frame(event.seq, event.to_wire_json())
-            if session.state == "closed":
+            if session.state == "closed" and not session.is_stopping:
                 yield named_frame("closed", "{}")
 
         response = EventSourceResponse(frames(), leave, ping_s=self._limits.ping_s, stall_s=self._limits.stall_s)

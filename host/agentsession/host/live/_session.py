@@ -100,6 +100,8 @@ class LiveSession:
         self.was_busy = False
         """At the last look something worked in it."""
         self.is_closing = False
+        self.is_stopping = False
+        """Closed because its server stops: whoever reads it may go on with the next one."""
         """Who asks for it now waits for that, and gets it loaded anew."""
 
     def __repr__(self) -> str:

@@ -112,13 +112,21 @@ class LiveSessions:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self.stop()
+        self._tasks.cancel_scope.cancel()
+        await self._stack.aclose()
+
+    async def stop(self) -> None:
+        """Close all sessions, and open none from now on: a server calls it before it cuts connections.
+
+        Turns that run are aborted, what waits stays in the record where the agent declares ``resume``, and readers end.
+        """
         self._is_closed = True
         with anyio.CancelScope(shield=True), anyio.move_on_after(_CLOSES_S):
             async with anyio.create_task_group() as closing:
                 for live in self.open_sessions:
+                    live.is_stopping = True
                     closing.start_soon(self._close, live)
-        self._tasks.cancel_scope.cancel()
-        await self._stack.aclose()
 
     # --- sessions --------------------------------------------------------------------------------------------------
 
