@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.host.inspector.chrome import Chrome, Tab
 from tests.host.inspector.server import Served, scripted, serve
-from tests.host.inspector.visit import at_work, ran
+from tests.host.inspector.visit import Gate, at_work, ran
 
 from agentsession.adapters.scripted import Call, Calls, Say, Step
 from agentsession.host import Host, PolicyDecision, PolicyRequest, Rule, RulePolicy, SubagentTool
@@ -42,6 +42,31 @@ async def test_who_is_asked_to_approve_sees_which_rule_asks(browser: Chrome) -> 
         await tab.until("!document.querySelector('.card .yes').disabled")
         assert why in await tab.run("document.querySelector('.card').innerText")
         await tab.click(".card .yes", "Approve")
+        await tab.see("Done.")
+        assert wiper.ran == ["a"]
+
+
+class Thinks:
+    """A policy that takes its time."""
+
+    def __init__(self) -> None:
+        self.gate = Gate()
+
+    async def evaluate(self, request: PolicyRequest) -> PolicyDecision:
+        await self.gate.wait()
+        return PolicyDecision("ask_user", "policy:slow")
+
+
+async def test_a_call_that_the_server_says_nothing_of_is_shown_all_the_same(browser: Chrome) -> None:
+    wiper, policy = Wiper(), Thinks()
+    steps: list[Step] = [Call("wipe", {"path": "a"}), Say("Done.")]
+    async with at_work(browser, steps, host=Host(tools=[wiper.wipe], policy=policy)) as (_, tab):
+        await tab.until("document.querySelector('.card')")
+        assert "why:" not in await tab.run("document.querySelector('.card').innerText")
+        await tab.click(".card .yes", "Approve")
+        await tab.until("document.querySelector('.card .no').disabled")
+        assert wiper.ran == []
+        policy.gate.open()
         await tab.see("Done.")
         assert wiper.ran == ["a"]
 
