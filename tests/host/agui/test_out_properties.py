@@ -177,6 +177,48 @@ def test_all_streams_of_a_legal_record_are_one_run_that_clients_accept(record: l
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=SLOW)
+@given(RECORDS, st.data())
+def test_a_client_that_comes_back_anywhere_in_a_run_has_what_one_has_that_stayed(
+    record: list[Event], data: st.DataObject
+) -> None:
+    began = max((index for index, event in enumerate(record) if isinstance(event, StreamEnd)), default=-1) + 1
+    before, run = record[:began], record[began:]
+    stayed, back = Client(), Client()
+    for earlier in runs_of(before):
+        stayed.receive(earlier)
+        back.receive(earlier)
+    told = [message for message in back.messages if message["role"] == "user"]  # as its own, which it keeps
+
+    def mapped(**start: Any) -> list[Wire]:
+        mapper = RunMapper(thread_id="t", run_id="r", known=Known.of(before))
+        out = mapper.start(client_state={}, **start)
+        for event in run:
+            out += mapper.feed(event)
+        return out + mapper.finish(history=record)
+
+    whole = mapped(history=before, client_messages=told)
+    stayed.receive(whole)
+    seen = data.draw(st.integers(0, len(whole) - 1))
+    back.receive(whole[:seen])
+    back.state_of_run = "over"  # its connection was cut
+    shown = {message["id"] for message in messages_snapshot(before)}
+    blank = [item["id"] for item in back.messages if item["role"] == "reasoning" and item["id"] not in shown]
+    check(mapped(history=before, client_messages=told, blank_reasoning=blank), client=back)
+    cut = {item["id"] for item in back.messages if item["role"] == "reasoning" and not item["content"]}
+    cut -= {event["messageId"] for event in whole if event["type"] == "REASONING_MESSAGE_START"}
+    assert _said(back, cut) == _said(stayed, cut)
+
+
+def _said(client: Client, cut: set[str]) -> dict[str, Any]:
+    """What a person sees of a conversation, by message, but for thoughts that were cut off in an earlier run."""
+    return {
+        item["id"]: (item["role"], item.get("content") or "", [*item.get("toolCalls", ())])
+        for item in client.messages
+        if item["role"] != "activity" and item["id"] not in cut
+    }
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=SLOW)
 @given(events())
 def test_any_event_alone_becomes_events_that_the_models_accept(event: Event) -> None:
     mapper = RunMapper(thread_id="t", run_id="r", known=Known())
