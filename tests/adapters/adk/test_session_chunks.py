@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import pytest
 from google.adk.agents import BaseAgent, LlmAgent
+from google.adk.agents.callback_context import CallbackContext
 from google.adk.agents.invocation_context import InvocationContext
 from google.adk.apps.app import App
 from google.adk.events.event import Event as AdkEvent
@@ -18,6 +19,7 @@ from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
 from google.adk.planners import BuiltInPlanner
 from google.adk.plugins.base_plugin import BasePlugin
+from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -31,7 +33,8 @@ from tests.adapters.adk.trees import parallel, sequential
 from agentsession.adapters.adk import ScriptedLlm, call, error, fail, raw, say, stream, stream_call, think
 from agentsession.adapters.adk._live import LiveRun
 from agentsession.adapters.adk._model import Step
-from agentsession.protocol import Event, Message, Text, Thought, modify
+from agentsession.adapters.base import RunContext
+from agentsession.protocol import Event, Message, RunEnded, Text, Thought, modify
 
 pytestmark = pytest.mark.anyio
 
@@ -219,6 +222,40 @@ async def _record(root: Any, *plugins: BasePlugin, hooks: Any = None) -> list[st
         return outline(turn.events)
 
 
+def bare(**fields: Any) -> LlmResponse:
+    """A response that holds nothing; ADK makes an event of a partial one if it says something else."""
+    return LlmResponse(partial=True, **fields)
+
+
+_BETWEEN: dict[str, LlmResponse] = {
+    "an event of ADK's": bare(error_code="ODD"),
+    "an event of ADK's with sources": bare(grounding_metadata=types.GroundingMetadata(web_search_queries=["q"])),
+    "no event of ADK's": bare(usage_metadata=_usage),
+    "an end that ADK makes no event of": LlmResponse(partial=False),
+}
+
+
+@pytest.mark.parametrize("between", _BETWEEN)
+async def test_the_record_is_the_same_where_a_response_in_between_holds_nothing(between: str) -> None:
+    texts = ["a ", "bb ", "ccc ", "dddd ", "eeeee ", "ffffff "]
+    chunks = [chunk(text, **({"usage_metadata": _usage} if text == "dddd " else {})) for text in texts]
+    chunks.insert(2, _BETWEEN[between])
+    whole = LlmResponse(content=types.Content(role="model", parts=[types.Part(text="".join(texts))]), partial=False)
+
+    def root() -> LlmAgent:
+        return agent(raw(*(response.model_copy() for response in chunks), whole))
+
+    assert await _record(root()) == await _record(root(), Watcher())
+
+
+async def test_a_chunk_is_not_taken_for_one_of_an_answer_that_has_had_no_end() -> None:
+    def root() -> LlmAgent:
+        ends = LlmResponse(partial=False)  # of which ADK makes no event
+        return agent(raw(chunk("a "), ends, chunk("bb "), chunk("ccc "), chunk("dddd ")))
+
+    assert await _record(root()) == await _record(root(), Watcher())
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.lists(_steps, min_size=1, max_size=3))
 def test_the_record_is_the_same_whether_adk_sees_the_chunks_or_not(steps: list[Step]) -> None:
@@ -267,6 +304,73 @@ async def test_branches_that_stream_at_once_keep_their_own_chunks(shown: list[Ad
     assert len(shown) < len(names) * len(WORDS) / 2
 
 
+# --- the agent in the run's context -----------------------------------------------------------------------------------
+
+
+async def test_a_callback_before_the_call_still_chooses_the_agent_s_model() -> None:
+    def choose(callback_context: CallbackContext, llm_request: LlmRequest) -> None:
+        chosen: Any = callback_context._invocation_context.agent
+        chosen.model = ScriptedLlm(script=[stream("another ", "one")])
+
+    async with driven(agent(say("own"), before_model_callback=choose)) as desk:
+        turn = await desk.turn()
+
+    assert turn.texts == ["another one"]
+
+
+async def test_nobody_is_left_with_the_copy_where_a_callback_answers_in_the_model_s_place() -> None:
+    seen: list[Any] = []
+    in_model: list[LlmRequest] = []
+
+    def answers(callback_context: CallbackContext, llm_request: LlmRequest) -> LlmResponse | None:
+        if in_model:
+            return None
+        in_model.append(llm_request)
+        made = types.FunctionCall(name="looking", args={})
+        return LlmResponse(content=types.Content(role="model", parts=[types.Part(function_call=made)]))
+
+    def looking(tool_context: ToolContext) -> str:
+        """Look at the agent."""
+        seen.append(tool_context._invocation_context.agent)
+        return "seen"
+
+    def remember(callback_context: CallbackContext) -> None:
+        seen.append(callback_context._invocation_context.agent)
+
+    root = agent(
+        say("done"),
+        tools=[looking],
+        before_agent_callback=remember,
+        before_model_callback=answers,
+        after_agent_callback=remember,
+    )
+    async with driven(root) as desk:
+        turn = await desk.turn()
+
+    assert turn.texts == ["done"]
+    own, in_tool, after = seen
+    assert in_tool is own
+    assert after is own
+
+
+async def test_the_agent_is_its_own_again_after_the_last_answer_of_a_callback() -> None:
+    seen: list[Any] = []
+
+    def remember(callback_context: CallbackContext) -> None:
+        seen.append(callback_context._invocation_context.agent)
+
+    def answers(callback_context: CallbackContext, llm_request: LlmRequest) -> LlmResponse:
+        return LlmResponse(content=types.Content(role="model", parts=[types.Part(text="kept")]))
+
+    root = agent(before_agent_callback=remember, before_model_callback=answers, after_agent_callback=remember)
+    async with driven(root) as desk:
+        turn = await desk.turn()
+
+    assert turn.texts == ["kept"]
+    own, after = seen
+    assert after is own
+
+
 # --- ends and readers -------------------------------------------------------------------------------------------------
 
 
@@ -313,3 +417,22 @@ async def test_a_reader_that_stops_holds_the_model() -> None:
             await anyio.wait_all_tasks_blocked()
             assert model.made == held < 1000
             await desk.session.abort()
+
+
+async def test_a_run_that_is_settled_while_its_model_is_held_is_no_failure_of_the_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model, asked = Endless(), list[Any]()
+
+    async def settled(context: RunContext) -> None:
+        if model.made > 50:  # only the model waits here then, with a chunk that ADK does not see
+            raise RunEnded("the turn was settled")
+
+    monkeypatch.setattr(RunContext, "ready", settled)
+    hooks = Desk(on_model_error=asked.append)
+    async with driven(LlmAgent(name="root", model=model), hooks=hooks) as desk:
+        with anyio.fail_after(LIMIT_S):
+            turn = await desk.turn()
+
+    assert asked == []
+    assert turn.end.reason == "failed"

@@ -25,6 +25,7 @@ from google.adk.agents.sequential_agent import SequentialAgent
 from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
 from google.adk.plugins.base_plugin import BasePlugin
+from google.genai.types import Content
 
 from agentsession.adapters.adk._stand_in import StandIn
 from agentsession.adapters.adk._telemetry import records_nothing
@@ -91,33 +92,40 @@ class ChunkLane:
     def __init__(self, live: LiveRun, slot: tuple[str, str, str]) -> None:
         self._live = live
         self._slot = slot
-        self._passed = 0
-        """How many chunks of the present answer ADK has got."""
+        self._newest: Content | None = None
+        """What the chunk holds that ADK got last; ``None`` where it got none of this answer, or something else since.
+
+        ADK's event of a chunk holds the same object. To count chunks would not do: of some ADK makes no event, and one
+        answer may begin where another has had no end."""
         self._gave_up = False
 
     def begin(self) -> None:
         """Another answer begins: the call is made, or made again."""
-        self._passed, self._gave_up = 0, False
+        self._newest, self._gave_up = None, False
 
     async def takes(self, response: LlmResponse) -> bool:
         """Whether a chunk was recorded here. Otherwise it is ADK's."""
         if not response.partial:
             self.begin()
             return False
-        if self._passed and await self._is_caught_up() and await self._live.take_chunk(self._slot, response):
+        newest = self._newest
+        if (
+            newest is not None
+            and await self._is_caught_up(newest)
+            and await self._live.take_chunk(self._slot, response)
+        ):
             return True
-        if response.content is not None:  # of others ADK makes no event
-            self._passed += 1
+        self._newest = response.content
         return False
 
-    async def _is_caught_up(self) -> bool:
+    async def _is_caught_up(self, newest: Content) -> bool:
         """Whether the session has seen all that ADK has got, so that nothing is overtaken."""
         translator = self._live.state.translator
-        if translator.has_seen(self._slot, self._passed):
+        if translator.has_seen_last(self._slot, newest):
             return True
         for _ in range(0 if self._gave_up else _TURNS):
             await asyncio.sleep(0)
-            if translator.has_seen(self._slot, self._passed):
+            if translator.has_seen_last(self._slot, newest):
                 return True
         self._gave_up = True  # a reader that stops holds ADK's events as well: no more waiting in this answer
         return False

@@ -28,6 +28,7 @@ from agentsession.adapters.adk._chunks import GATE, TAIL
 from agentsession.adapters.adk._credentials import put_back
 from agentsession.adapters.adk._live import current_run
 from agentsession.adapters.adk._routed_model import is_break
+from agentsession.adapters.adk._stand_in import StandIn
 
 __all__ = ["GatePlugin", "TailPlugin"]
 
@@ -86,6 +87,7 @@ class GatePlugin(BasePlugin):
         live = current_run()
         if live is None:
             return None
+        StandIn.take(callback_context)  # of a call that a callback answered in its place
         more = await live.hooks.after_agent(callback_context) if live.hooks is not None else None
         await live.brackets.end(agent, callback_context)
         return more
@@ -95,6 +97,7 @@ class GatePlugin(BasePlugin):
     ) -> None:
         live = current_run()
         if live is not None:
+            StandIn.take(callback_context)
             live.saw_exception(error)
             live.brackets.failed(callback_context)
             if live.hooks is not None:
@@ -126,6 +129,7 @@ class GatePlugin(BasePlugin):
         live = current_run()
         if live is None:
             return dict(_BLOCKED)
+        StandIn.take(tool_context)
         return await live.tools.before(tool, tool_args, tool_context)
 
     async def after_tool_callback(

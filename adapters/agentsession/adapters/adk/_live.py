@@ -121,7 +121,10 @@ class LiveRun:
         ctx = self.ctx
         if not ctx.is_ready():
             await self.attached()
-            await ctx.ready()
+            try:
+                await ctx.ready()
+            except RunEnded:  # no failure of the model: who asked for it is told of those, and may have it called again
+                raise asyncio.CancelledError from None
         if self._held_error is not None or ctx.aborting:
             return False
         return self._emit_piece(self.state.translator.chunk_delta(slot, chunk))

@@ -2,8 +2,9 @@
 
 Not for: what it does there (``_routed_model.py``, ``_chunks.py``). May import: google.adk.
 
-For the time between ADK's callbacks and the call, the run's context holds a copy of the agent that answers with the
-stand-in when it is asked for its model. The user's agent is not touched.
+From the gate's callback until the call, the run's context holds a copy of the agent that answers with the stand-in when
+it is asked for its model. What other callbacks set on it meanwhile is set on the user's own agent, which is untouched
+otherwise.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ class StandIn:
     def __init__(self, context: CallbackContext) -> None:
         self._context = context
         self._agent: Any = None  # it has LlmAgent's surface, and need be no LlmAgent
+        self._held: dict[str, Any] = {}
+        """What the copy of the agent held at first."""
         self._model: BaseLlm | None = None
 
     @property
@@ -42,17 +45,22 @@ class StandIn:
         self.take(self._context)
         self._agent = invocation.agent
         double = copy.copy(self._agent)
+        self._held = dict(vars(double))
         # Into the copy's own dictionary, past pydantic: a class may have made a property or a method of its own of it.
         object.__setattr__(double, _HOLDS, self._model_of)
         invocation.agent = double
 
     @staticmethod
     def take(context: CallbackContext) -> None:
-        """Put the user's own agent back where a plugin or callback answered in the model's place."""
+        """Put the user's own agent back, also where a plugin or callback answered in the model's place."""
         invocation: Any = context._invocation_context
-        held = getattr(vars(invocation.agent).get(_HOLDS), "__self__", None)
+        double: dict[str, Any] = getattr(invocation.agent, "__dict__", {})  # a tool in a graph has no agent
+        held = getattr(double.get(_HOLDS), "__self__", None)
         if isinstance(held, StandIn):
             invocation.agent = held._agent
+            for name, value in double.items():
+                if name != _HOLDS and (name not in held._held or held._held[name] is not value):
+                    vars(held._agent)[name] = value  # a callback before the call may choose a model this way
 
     async def _model_of(self, _: object) -> Any:  # Any: ADK asks no more of it than generate_content_async
         invocation: InvocationContext = self._context._invocation_context

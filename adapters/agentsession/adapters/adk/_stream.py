@@ -72,8 +72,8 @@ class MessageBuffer:
         self.message_id = message_id
         self.repeats = 0
         """Further partial events with the same ADK id: then an event with another id is another response."""
-        self.seen = 0
-        """How many partial events ADK has shown of it."""
+        self.newest: types.Content | None = None
+        """What the partial event holds that ADK has shown last of it."""
         self.usage: types.GenerateContentResponseUsageMetadata | None = None
         self.code: str | None = None
         self.calls: list[StreamedCall] = []

@@ -195,13 +195,13 @@ class Translator:
             return None
         delta = _text_delta(*held, event)
         if delta is not None:
-            held[0].seen += 1
+            held[0].newest = event.content
         return delta
 
-    def has_seen(self, slot: Slot, chunks: int) -> bool:
-        """Whether the answer that is open at ``slot`` is one of which ADK has shown just so many partial events."""
+    def has_seen_last(self, slot: Slot, content: types.Content) -> bool:
+        """Whether ``content`` came with the partial event that ADK has shown last of the answer open at ``slot``."""
         held = self._buffers.get(slot)
-        return held is not None and held[0].seen == chunks
+        return held is not None and held[0].newest is content
 
     def chunk_delta(self, slot: Slot, chunk: LlmResponse) -> TextDelta | None:
         """As :meth:`quick_delta`, of a chunk of the open answer that ADK need not make an event of."""
@@ -251,7 +251,7 @@ class Translator:
             buffer = held[0]
             buffer.repeats += event.id == buffer.adk_id
             self._buffers[key] = (buffer, common)
-        buffer.seen += 1
+        buffer.newest = event.content
         parts = _parts(event)
         for delta in buffer.feed(parts):
             out.append(self._delta(buffer, delta, common))
