@@ -2,11 +2,13 @@
 
 Not for: the words for what is wrong (``_schema_problems.py``), the wire itself (``parse_event``).
 Rules carried: TOOL-04, HITL-08.
-May import: ``_schema_problems``; ``jsonschema`` inside the functions, so that importing the contract does not load it.
+May import: ``_patterns``, ``_schema_problems``; ``jsonschema`` inside the functions, so that importing the contract
+does not load it.
 
 Fail closed: a schema that cannot be used accepts nothing. References to other documents are not followed, so a schema
 from a model or a peer cannot make this process fetch an address. Nor can it make it compute for ever: thirty small
-schemas that each refer twice to the one before are a thousand million steps, so steps are counted.
+schemas that each refer twice to the one before are a thousand million steps, so steps are counted; and patterns are
+tried by an engine that does not go back.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from agentsession.protocol._json import check_json
+from agentsession.protocol._patterns import is_found
 from agentsession.protocol._schema_problems import SchemaProblem, explain
 
 __all__ = ["SchemaProblem", "SchemaValidator", "check_schema", "find_problem", "find_problems"]
@@ -106,8 +109,37 @@ def _counting(kind: Any) -> Any:
         if wanted and validator.is_type(instance, "array") and len(set(map(_key, instance))) < len(instance):
             yield jsonschema.exceptions.ValidationError("items are the same")
 
+    def pattern(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[Any]:
+        if validator.is_type(instance, "string") and not is_found(wanted, instance):
+            yield jsonschema.exceptions.ValidationError(f"{instance!r} does not match {wanted!r}")
+
+    def by_pattern(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[Any]:
+        if validator.is_type(instance, "object"):
+            for each, subschema in wanted.items():
+                for name in [name for name in instance if is_found(each, name)]:
+                    yield from validator.descend(instance[name], subschema, path=name, schema_path=each)
+
+    def additional(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[Any]:
+        if not validator.is_type(instance, "object"):
+            return
+        known, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
+        extra = [name for name in instance if name not in known and not any(is_found(each, name) for each in patterns)]
+        if validator.is_type(wanted, "object"):
+            for name in extra:
+                yield from validator.descend(instance[name], wanted, path=name)
+        elif not wanted and extra:
+            yield jsonschema.exceptions.ValidationError(f"{', '.join(map(repr, extra))} may not be there")
+
     extend: Any = jsonschema.validators.extend
-    made = extend(kind, {"uniqueItems": unique})
+    made = extend(
+        kind,
+        {
+            "uniqueItems": unique,
+            "pattern": pattern,
+            "patternProperties": by_pattern,
+            "additionalProperties": additional,
+        },
+    )
     evolve = made.evolve
 
     def counted(self: Any, **changes: Any) -> Any:
