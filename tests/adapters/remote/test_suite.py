@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 from tests.adapters.remote.behind import RemoteHarness
-from tests.conformance.harnesses import scripted
+from tests.conformance.harnesses import adk, scripted
 
+from agentsession.conformance.harness import Harness
 from agentsession.conformance.results import Status
 from agentsession.conformance.runner import run
 
@@ -28,8 +29,12 @@ def quiet() -> Iterator[None]:
 SEED = 7
 
 
-@pytest.mark.parametrize("seed", [None, SEED], ids=["whole", f"cut by seed {SEED}"])
-async def test_a_remote_executor_passes_at_every_level_it_declares(seed: int | None) -> None:
-    report = await run(RemoteHarness(scripted.reentered, seed=seed))
+@pytest.mark.parametrize(
+    ("inner", "seed"),
+    [(scripted.reentered, None), (scripted.reentered, SEED), (adk.memory, SEED)],
+    ids=["scripted, whole", f"scripted, cut by seed {SEED}", f"adk, cut by seed {SEED}"],
+)
+async def test_a_remote_executor_passes_at_every_level_it_declares(inner: Harness, seed: int | None) -> None:
+    report = await run(RemoteHarness(inner, seed=seed))
     assert [(each.rule, each.status, each.message) for each in report.results if each.status not in GOOD] == []
     assert report.reached == "full"

@@ -239,8 +239,9 @@ async def an_abort_meets_the_end_that_it_waits_for(scene: Scene) -> None:
         wanted = "aborted" if end.reason == "aborted" else "too_late"
         told = f"an abort of an agent that {what} meanwhile says {outcome.status}, the turn ended {end.reason}"
         scene.expect(outcome.status == wanted and outcome.stream_id == stream.stream_id, "CTL-04", told, [end])
-        errors = of(events, Error)
-        scene.expect(not errors or end.reason == "failed", "CTL-03", "an abort is shown as an error", errors)
+        # A turn that the abort came too late for may have errors of its own, such as a model's that stopped short.
+        errors = of(events, Error) if end.reason == "aborted" else []
+        scene.expect(not errors, "CTL-03", "an abort is shown as an error", errors)
     scene.end(await scene.read(session.stream("again")), "completed", "CTL-05")
 
 
