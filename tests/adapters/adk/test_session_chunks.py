@@ -128,6 +128,22 @@ async def test_an_agent_s_own_callback_gets_and_changes_every_chunk() -> None:
     assert deltas(turn.events) == [word.upper() for word in WORDS]
 
 
+@pytest.mark.parametrize("hooked", [False, True])
+async def test_a_callback_that_is_set_just_before_the_call_gets_every_chunk(hooked: bool) -> None:
+    seen: list[LlmResponse] = []
+
+    def look_on(callback_context: CallbackContext, llm_request: LlmRequest) -> None:
+        asked: Any = callback_context._invocation_context.agent
+        asked.after_model_callback = lambda callback_context, llm_response: seen.append(llm_response)
+
+    root = agent(stream(*WORDS), before_model_callback=look_on)
+    async with driven(root, hooks=again() if hooked else None) as desk:
+        turn = await desk.turn()
+
+    assert len([response for response in seen if response.partial]) == len(WORDS)
+    assert deltas(turn.events) == WORDS
+
+
 async def test_a_class_of_the_user_s_gets_and_changes_every_chunk() -> None:
     async with driven(Loud(name="loud", sub_agents=[agent(stream(*WORDS))])) as desk:
         turn = await desk.turn()

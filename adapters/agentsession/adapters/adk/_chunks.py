@@ -51,17 +51,23 @@ nothing else."""
 
 def lane_for(live: LiveRun, context: CallbackContext) -> ChunkLane | None:
     """The way past ADK for the chunks of the context's next model call; ``None`` where something there sees chunks."""
+    if not _is_unseen(live, context):
+        return None
     invocation = context._invocation_context  # private, and the only way to the agent and the plugins
+    return ChunkLane(live, context, (invocation.invocation_id, context.agent_name, invocation.branch or ""))
+
+
+def _is_unseen(live: LiveRun, context: CallbackContext) -> bool:
+    """Whether nothing looks at the chunks of the context's agent as it is now."""
+    invocation = context._invocation_context
     agent = invocation.agent
     if live.ctx.options.streaming is False or context.session.id != live.state.adk_session_id:
-        return None  # of an AgentTool's child, chunks are not shown
+        return False  # of an AgentTool's child, chunks are not shown
     if type(agent) is not LlmAgent or agent.name not in _known(live.root) or not records_nothing():
-        return None
+        return False
     if agent.planner is not None or agent.canonical_after_model_callbacks:
-        return None
-    if any(_looks(plugin) for plugin in invocation.plugin_manager.plugins if plugin.name not in (GATE, TAIL)):
-        return None
-    return ChunkLane(live, (invocation.invocation_id, agent.name, invocation.branch or ""))
+        return False
+    return not any(_looks(plugin) for plugin in invocation.plugin_manager.plugins if plugin.name not in (GATE, TAIL))
 
 
 def _known(root: object) -> set[str]:
@@ -89,9 +95,11 @@ def _looks(plugin: BasePlugin) -> bool:
 class ChunkLane:
     """The way past ADK for the chunks of one model call."""
 
-    def __init__(self, live: LiveRun, slot: tuple[str, str, str]) -> None:
+    def __init__(self, live: LiveRun, context: CallbackContext, slot: tuple[str, str, str]) -> None:
         self._live = live
+        self._context = context
         self._slot = slot
+        self._is_open = False
         self._newest: Content | None = None
         """What the chunk holds that ADK got last; ``None`` where it got none of this answer, or something else since.
 
@@ -99,14 +107,20 @@ class ChunkLane:
         answer may begin where another has had no end."""
         self._gave_up = False
 
-    def begin(self) -> None:
-        """Another answer begins: the call is made, or made again."""
+    def begin_call(self) -> None:
+        """The call is made, or made again. What looks at chunks may have been set up by a callback just before it."""
+        self._is_open = _is_unseen(self._live, self._context)
+        self._begin_answer()
+
+    def _begin_answer(self) -> None:
         self._newest, self._gave_up = None, False
 
     async def takes(self, response: LlmResponse) -> bool:
         """Whether a chunk was recorded here. Otherwise it is ADK's."""
+        if not self._is_open:
+            return False
         if not response.partial:
-            self.begin()
+            self._begin_answer()
             return False
         newest = self._newest
         if (
@@ -142,6 +156,7 @@ class LanedCall(StandIn):
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
         """As a model's."""
+        self._lane.begin_call()
         takes = self._lane.takes
         async with aclosing(self.own.generate_content_async(llm_request, stream)) as responses:
             async for response in responses:

@@ -116,7 +116,7 @@ class RoutedCall(StandIn):
                 asked.model = live.state.models.sent_name(name, model)
                 live.models.calls(self._context)
                 if lane is not None:
-                    lane.begin()
+                    lane.begin_call()
                 async with aclosing(model.generate_content_async(asked, stream)) as responses:
                     async for response in responses:
                         if response.model_version is None and not response.partial:
