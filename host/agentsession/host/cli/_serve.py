@@ -249,11 +249,17 @@ def _host(options: ServeOptions, loaded: Loaded) -> Any:
 
 def _listen(options: ServeOptions) -> socket.socket:
     """The socket, bound before anything is opened: a port that is taken is told at once."""
+    from agentsession.host.http import Limits
+
     family = socket.AF_INET6 if ":" in options.address else socket.AF_INET
     # The protocol by name: without it asyncio does not see a TCP socket, and small events wait for each other (Nagle).
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     if os.name != "nt":  # there it would let two servers share the port
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        # A client that stays connected and reads nothing is dropped by the app, but its socket waits for what it has
+        # not taken, and ASGI has no way to cut it off. Connections have this from here.
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(2 * Limits().stall_s * 1000))
     try:
         listening.bind((options.address, options.port))
         listening.listen(2048)
