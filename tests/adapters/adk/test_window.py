@@ -18,9 +18,10 @@ from hypothesis import event as note
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.adapters.adk.histories import histories, model_event, user_event
+from tests.adapters.adk.strategies import parts
 
 from agentsession.adapters.adk import ScriptedLlm
-from agentsession.adapters.adk._window import History, WindowedSession
+from agentsession.adapters.adk._window import History, WindowedSession, _shallow
 
 DECIDING = frozenset({"root", "helper"})
 
@@ -153,3 +154,29 @@ def test_a_session_with_a_window_is_a_copy_of_the_service_s_in_all_but_its_event
     assert (window.id, window.app_name, window.user_id, window.state) == ("s", "a", "u", {"k": 1})
     assert (window.last_update_time, window._storage_update_marker) == (7.0, "revision 7")
     assert window.model_copy(update={"events": []})._storage_update_marker == "revision 7"
+
+
+@given(st.lists(parts(), max_size=3))
+def test_a_content_is_copied_as_adk_copies_it(made: list[types.Part]) -> None:
+    content = types.Content(role="user", parts=made)
+
+    copied = _shallow(content)
+
+    assert copied == content
+    assert copied.model_fields_set == content.model_fields_set
+    copied.parts = None
+    copied.role = "model"
+    assert (content.role, content.parts) == ("user", made)
+
+
+@given(parts())
+def test_a_copied_part_is_not_the_history_s(made: types.Part) -> None:
+    content = types.Content(role="user", parts=[made])
+    before = made.model_copy(deep=True)
+
+    copied = (_shallow(content).parts or [])[0]
+    copied.text = "another"
+    copied.thought = True
+
+    assert content.parts == [before]
+    assert made.model_fields_set == before.model_fields_set

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from google.adk.agents.callback_context import CallbackContext
 from google.adk.agents.invocation_context import InvocationContext
@@ -29,7 +29,7 @@ from google.adk.sessions.session import Session
 from google.adk.telemetry import _instrumentation
 from google.genai import types
 from opentelemetry import _logs, trace
-from pydantic import PrivateAttr
+from pydantic import BaseModel, PrivateAttr
 
 from agentsession.adapters.adk._elicit import is_placeholder
 
@@ -252,6 +252,8 @@ def _fills_in_vain() -> bool:
     return logs_nothing and not trace.get_current_span().is_recording()
 
 
+M = TypeVar("M", bound=BaseModel)
+
 _READERS: Final = ("google.adk.models.", "agentsession.")
 
 
@@ -301,4 +303,19 @@ def _copy(event: AdkEvent) -> AdkEvent:
 
 def _shallow(content: types.Content) -> types.Content:
     """As deep a copy as ADK makes of the contents of a request."""
-    return content.model_copy(update={"parts": [part.model_copy() for part in content.parts or ()]})
+    made = _twin(content)
+    made.__dict__["parts"] = [_twin(part) for part in content.parts or ()]
+    made.__pydantic_fields_set__.add("parts")
+    return made
+
+
+def _twin(model: M) -> M:
+    """``model.model_copy()`` in half the time: before each model call the whole history is copied."""
+    made = object.__new__(type(model))
+    put = object.__setattr__
+    put(made, "__dict__", model.__dict__.copy())
+    put(made, "__pydantic_fields_set__", model.__pydantic_fields_set__.copy())
+    extra, private = model.__pydantic_extra__, model.__pydantic_private__
+    put(made, "__pydantic_extra__", None if extra is None else extra.copy())
+    put(made, "__pydantic_private__", None if private is None else private.copy())
+    return made
