@@ -1,7 +1,9 @@
 """A server of one scripted ADK agent over AG-UI: ``python -m benchmarks._agui_server ours|theirs DELTAS``.
 
-Prints its port, and serves until its standard input ends. ``theirs`` needs ag-ui-adk, which is measured and not used
-(``benchmarks/ag_ui.py`` says where it comes from). Both run the same agent and model in the same uvicorn.
+Prints its port, and serves until its standard input ends. With one delta the model is the scripted one that we ship,
+which like Google's leaves a request as it is: a class of the user's gets copies of the whole history. ``theirs`` needs
+ag-ui-adk, which is measured and not used (``benchmarks/ag_ui.py`` says where it comes from). Both run the same agent
+and model in the same uvicorn.
 """
 
 from __future__ import annotations
@@ -21,9 +23,11 @@ from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
 from google.genai import types
 
+from agentsession.adapters.adk import ScriptedLlm, stream
+
 
 class _Deltas(BaseLlm):
-    """A model that says so many words, each in a chunk of its own; with ``short`` in the message, one word."""
+    """A model that says so many words, each in a chunk of its own."""
 
     model: str = "scripted"
     count: int = 2000
@@ -31,9 +35,7 @@ class _Deltas(BaseLlm):
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
-        last = llm_request.contents[-1].parts or []
-        count = 1 if any("short" in (part.text or "") for part in last) else self.count
-        words = [f"word{number} " for number in range(count)]  # each another: what only repeats itself is stopped
+        words = [f"word{number} " for number in range(self.count)]  # each another: what only repeats itself is stopped
         for word in words:
             await asyncio.sleep(0)  # as a socket would, let others work
             yield LlmResponse(content=_said(word), partial=True)
@@ -66,7 +68,8 @@ async def _theirs(agent: LlmAgent, stack: AsyncExitStack) -> Any:
 
 
 async def _serve(whose: str, deltas: int) -> None:
-    agent = LlmAgent(name="root", model=_Deltas(count=deltas), instruction="Say it.")
+    model = _Deltas(count=deltas) if deltas > 1 else ScriptedLlm(forever=stream("word"))
+    agent = LlmAgent(name="root", model=model, instruction="Say it.")
     async with AsyncExitStack() as stack:
         app = await (_ours if whose == "ours" else _theirs)(agent, stack)
         # The protocol by name: without it asyncio does not turn Nagle's algorithm off.

@@ -40,8 +40,8 @@ class _Run:
 
 
 @contextmanager
-def _server(whose: str) -> Iterator[int]:
-    command = [sys.executable, "-W", "ignore", "-m", "benchmarks._agui_server", whose, str(_DELTAS)]
+def _server(whose: str, deltas: int) -> Iterator[int]:
+    command = [sys.executable, "-W", "ignore", "-m", "benchmarks._agui_server", whose, str(deltas)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -126,13 +126,13 @@ def _around(took: list[float], turn: int) -> float:
 def _measure(whose: str) -> dict[str, float]:
     """The best of some rounds for throughput, the medians of one long thread for turns."""
     found: dict[str, float] = {}
-    with _server(whose) as port:
+    with _server(whose, _DELTAS) as port:
         asyncio.run(_throughput(port, 1))  # warm
         for streams, name in ((1, "one"), (_STREAMS, "twenty")):
             rounds = [asyncio.run(_throughput(port, streams)) for _ in range(_ROUNDS)]
             found[name] = max(rate for rate, _ in rounds)
             found[f"{name} first"] = min(first for _, first in rounds) * 1000
-    with _server(whose) as port:
+    with _server(whose, 1) as port:
         asyncio.run(_run(port, "warm", [_user("short")]))
         took = asyncio.run(_turns(port))
         for turn in (1, 50, _TURNS):

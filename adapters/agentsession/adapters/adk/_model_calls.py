@@ -109,7 +109,8 @@ class ModelCalls:
             request.tools_dict[INLINE_INPUT] = InlineInput()
         _as_shown(request.contents, context.session.events)
         keep_open(request.tools_dict)
-        await put_older(context, request, prepare=_as_shown, copies=live.hooks is not None)
+        may_change = live.hooks is not None and live.hooks.wants("before_model")
+        await put_older(context, request, prepare=_as_shown, copies=may_change)
         state.know_tools(context.agent_name, request.tools_dict.values())
         model = state.model_of(live.ctx.options)
         if model is not None:
