@@ -3,7 +3,7 @@
 Not for: what a chunk becomes (``_translate.py``). Rules carried: LIFE-14, ORD-11.
 May import: the modules beside it, google.adk.
 
-ADK makes an event of each chunk and hands it through a dozen generators, a queue and every plugin: more than half of
+ADK makes an event of each chunk and hands it through a dozen generators, a queue and every plugin: four fifths of
 what a delta costs. Nothing in ADK keeps it: the whole answer comes once more at the end, and that is stored. So where
 nothing that looks at chunks is set up, a chunk that goes on with plain text is recorded at once. The first one always
 takes ADK's way, for its event names the message; and so does whatever is not plain text that goes on.
