@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from opentelemetry import metrics, trace
+import pytest
+from opentelemetry import _logs, metrics, trace
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricReader, NumberDataPoint
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -16,7 +17,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, Sampler, SamplingResult
 
-__all__ = ["Measured", "Traced", "given", "measured", "parent_id", "scope", "span_id", "traced"]
+__all__ = ["Measured", "Traced", "given", "measured", "parent_id", "record_nothing", "scope", "span_id", "traced"]
 
 
 class _Switch(Sampler):
@@ -37,6 +38,13 @@ def _provider() -> tuple[_Switch, InMemorySpanExporter]:
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     trace.set_tracer_provider(provider)
     return switch, exporter
+
+
+def record_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process that has not set up OpenTelemetry; in that of the tests another test may have."""
+    monkeypatch.setattr(trace, "get_tracer_provider", trace.NoOpTracerProvider)
+    monkeypatch.setattr(_logs, "get_logger_provider", _logs.NoOpLoggerProvider)
+    monkeypatch.setattr(metrics, "get_meter_provider", metrics.NoOpMeterProvider)
 
 
 class Traced:

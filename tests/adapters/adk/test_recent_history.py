@@ -30,7 +30,7 @@ from hypothesis import given, settings
 from pydantic import PrivateAttr
 from tests.adapters.adk.driving import Driven, agent, driven, history, host_tool
 from tests.adapters.adk.histories import histories, model_event, user_event
-from tests.tracing import traced
+from tests.tracing import record_nothing, traced
 
 from agentsession.adapters.adk import AdkExecutor, ScriptedLlm, call, calls, say, think
 from agentsession.adapters.adk._sessions import AUTO_WINDOW, RecentHistory
@@ -411,6 +411,8 @@ async def test_spans_that_are_recorded_describe_the_whole_history(
 
     monkeypatch.setattr(_experimental_semconv, "_to_input_messages", counting)
     root = _with()
+    if not records:
+        record_nothing(monkeypatch)
     with traced() if records else nullcontext():
         async with driven(root) as desk:
             await put(desk, small_talk(LONG))

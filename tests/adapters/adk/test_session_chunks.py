@@ -29,6 +29,7 @@ from tests.adapters.adk.driving import LIMIT_S, agent, driven
 from tests.adapters.adk.hooking import Desk
 from tests.adapters.adk.strategies import any_text
 from tests.adapters.adk.trees import parallel, sequential
+from tests.tracing import record_nothing
 
 from agentsession.adapters.adk import ScriptedLlm, call, error, fail, raw, say, stream, stream_call, think
 from agentsession.adapters.adk._live import LiveRun
@@ -71,6 +72,11 @@ class Loud(BaseAgent):
             for part in (event.content.parts if event.content is not None else None) or ():
                 part.text = (part.text or "").upper()
             yield event
+
+
+@pytest.fixture(autouse=True)
+def _nobody_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    record_nothing(monkeypatch)
 
 
 @pytest.fixture

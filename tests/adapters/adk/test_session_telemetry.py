@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from google.adk.agents import ParallelAgent
 from google.adk.tools.agent_tool import AgentTool
-from opentelemetry import _logs, metrics, trace
+from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from tests.adapters.adk.driving import agent, driven, host_tool
-from tests.tracing import given, measured, parent_id, scope, span_id, traced
+from tests.tracing import given, measured, parent_id, record_nothing, scope, span_id, traced
 
 from agentsession.adapters.adk import call, say
 from agentsession.adapters.adk._telemetry import SWITCHES, _are_told, without_content
@@ -201,9 +201,7 @@ def test_chunks_are_not_described_for_spans_that_nobody_records(monkeypatch: pyt
     for name in SWITCHES:
         monkeypatch.delenv(name, raising=False)
     _are_told.cache_clear()
-    monkeypatch.setattr(trace, "get_tracer_provider", trace.ProxyTracerProvider)
-    monkeypatch.setattr(_logs, "get_logger_provider", _logs.NoOpLoggerProvider)
-    monkeypatch.setattr(metrics, "get_meter_provider", metrics.NoOpMeterProvider)
+    record_nothing(monkeypatch)
     unrecorded = without_content()
     assert unrecorded is not None
     assert unrecorded.genai_semconv_stability_opt_in == "stable"

@@ -304,7 +304,7 @@ def _copy(event: AdkEvent) -> AdkEvent:
 def _shallow(content: types.Content) -> types.Content:
     """As deep a copy as ADK makes of the contents of a request."""
     made = _twin(content)
-    made.__dict__["parts"] = [_twin(part) for part in content.parts or ()]
+    vars(made)["parts"] = [_twin(part) for part in content.parts or ()]
     made.__pydantic_fields_set__.add("parts")
     return made
 
