@@ -21,7 +21,7 @@ from agentsession.conformance.scene import Scenario
 
 pytestmark = pytest.mark.anyio
 
-RULES: Final = ("HITL-01", "HITL-02", "TOOL-01", "TOOL-09", "LIFE-09", "CTL-01")
+RULES: Final = ("HITL-01", "HITL-02", "HITL-04", "TOOL-01", "TOOL-09", "LIFE-09", "CTL-01")
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ with ``needs`` grant, progress without one makes it whole with ``needs`` none. I
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -34,6 +35,8 @@ class Call:
     """What the agent has said of it, the latest of each."""
     request: ToolRequest | None = None
     """The whole request."""
+    decided_on: tuple[str, dict[str, Any]] | None = None
+    """The name and arguments in it. Who reads an event may change it in place, which changes nothing here (HITL-04)."""
     is_over: bool = False
 
     def take(self, update: Mapping[str, Any]) -> None:
@@ -65,17 +68,14 @@ class Call:
         """Whether with this update it is not the call any more that its whole request tells of."""
         after = Call(self.key, self.request_id, dict(self.fields))
         after.take(update)
-        return self.request is not None and (after.name, args_of(after.fields)) != (
-            self.request.name,
-            self.request.args,
-        )
+        return self.request is not None and (after.name, args_of(after.fields)) != self.decided_on
 
     def event(self, needs: str, *, partial: bool = False) -> ToolRequest:
         """The request for it."""
         return ToolRequest(
             request_id=self.request_id,
             name=self.name,
-            args=None if partial else args_of(self.fields),
+            args=None if partial else copy.deepcopy(args_of(self.fields)),
             owner="agent",
             needs=needs,
             display=self.display,
@@ -155,6 +155,7 @@ class Calls:
             call.is_over = True
             return False
         if call.request.args == args_of(call.fields):
+            call.decided_on = (call.request.name, copy.deepcopy(args_of(call.fields)))
             return True
         call.is_over = True
         if self._ctx.is_open_request(call.request_id):
