@@ -129,7 +129,6 @@ class ModelCalls:
         instead = await live.hooks.before_model(context, request) if live.hooks is not None else None
         if instead is None:
             self._timed[agent_key(context)] = live.ctx.model_call(request.model).__enter__()
-        if instead is None:
             self._stand_in(context, is_routed=model is not None or request.model != asked)
         return instead
 

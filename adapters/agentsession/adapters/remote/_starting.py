@@ -51,7 +51,7 @@ def start_of(
 
 
 def _with_loaded(options: ExecutionOptions | None, loaded: ExecutionOptions | None) -> ExecutionOptions | None:
-    """The options of a turn: the server loads a session without any, so those of ``load`` go with each turn."""
+    """The options of a turn, with those of ``load``: a session that others use on the server keeps its own."""
     kept = {name: getattr(loaded, name) for name in _LOADED if loaded is not None and name in loaded.model_fields_set}
     if not kept:
         return options

@@ -1,7 +1,7 @@
 """What the sub-agents ask that a host runs in sessions of their own, as the front end is to see it.
 
 Not for: running them (``agentsession.host``). Rules carried: HITL-11. May import: the host's ``_child_events``,
-``live``, ``_out_interrupts``, ``_out_known``, ``protocol``.
+``_jobs``, ``live``, ``_out_known``, ``protocol``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from agentsession.host import Host, SubagentTool
 from agentsession.host._child_events import placed, thread_of, works_for
-from agentsession.host.agui._out_interrupts import is_a_job
+from agentsession.host._jobs import is_a_job
 from agentsession.host.agui._out_known import Asked, Known
 from agentsession.host.live import LiveSession
 from agentsession.protocol import AgentSession, PendingRequest, ToolRequest

@@ -1,7 +1,7 @@
 """The steps of a run that has its thread: what is new is decided and done, and its events are shown.
 
 Not for: the run's place, its clients and its end (``_app_run.py``). Rules carried: LIFE-07, TOOL-09, HITL-08.
-May import: asyncio, ``live``, the ``_app``, ``_in`` and ``_out`` modules, ``protocol``.
+May import: asyncio, the host's ``_jobs``, ``live``, the ``_app``, ``_in`` and ``_out`` modules, ``protocol``.
 
 Nothing here reads the record, but for an interrupt, whose client must know the whole conversation, and where nothing is
 new.
@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from agentsession.host._jobs import is_a_job
 from agentsession.host.agui._app_below import asked_below
 from agentsession.host.agui._app_folded import Folded, record_of
 from agentsession.host.agui._app_plan import Plan, changed_state, options_of, plan_of
@@ -22,7 +23,7 @@ from agentsession.host.agui._app_sink import Sink
 from agentsession.host.agui._in_faults import RunRefused
 from agentsession.host.agui._in_memory import Mark
 from agentsession.host.agui._out import RunMapper
-from agentsession.host.agui._out_interrupts import is_a_job, known_interrupt
+from agentsession.host.agui._out_interrupts import known_interrupt
 from agentsession.host.agui._out_known import Known
 from agentsession.host.agui._out_wire import Wire, encode, milliseconds
 from agentsession.host.live import LiveSession

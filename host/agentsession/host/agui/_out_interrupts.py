@@ -13,7 +13,7 @@ from agentsession.host.agui._out_known import Asked, Known
 from agentsession.host.agui._out_wire import KEY, PREFIX, Wire
 from agentsession.protocol import ElicitationRequest, ToolDescriptor, ToolRequest
 
-__all__ = ["interrupt_of", "is_a_job", "is_client_call", "known_interrupt"]
+__all__ = ["interrupt_of", "is_client_call", "known_interrupt"]
 
 _BOOLEAN: dict[str, Any] = {"type": "boolean"}
 _TEXT: dict[str, Any] = {"type": "string"}
@@ -28,12 +28,6 @@ def is_client_call(request: Asked, client_tools: Collection[str] | None) -> bool
     if not isinstance(request, ToolRequest) or request.needs == "grant":
         return False
     return client_tools is None or request.name in client_tools
-
-
-def is_a_job(request: Asked) -> bool:
-    """Whether ``request`` waits for the outcome of a job of the agent's. Under a host the program that serves tells it,
-    and no client can."""
-    return isinstance(request, ToolRequest) and request.needs == "result" and request.owner == "agent"
 
 
 def interrupt_of(request: Asked, tool: ToolDescriptor | None = None, subagent_run_id: str | None = None) -> Wire:

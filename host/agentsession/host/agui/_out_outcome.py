@@ -1,7 +1,7 @@
 """How a run ends: usage summed over its model calls, and which of AG-UI's outcomes a stream's end is.
 
 Not for: closing what is open, or snapshots (``_out.py``). Pure. Rules carried: none of the contract's.
-May import: ``protocol``, ``_out_interrupts``, ``_out_known``, ``_out_wire``.
+May import: the host's ``_jobs``, ``protocol``, ``_out_interrupts``, ``_out_known``, ``_out_wire``.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, Final, NamedTuple
 
-from agentsession.host.agui._out_interrupts import is_a_job, is_client_call, known_interrupt
+from agentsession.host._jobs import is_a_job
+from agentsession.host.agui._out_interrupts import is_client_call, known_interrupt
 from agentsession.host.agui._out_known import Asked, Known
 from agentsession.host.agui._out_wire import Wire
 from agentsession.protocol import Error, StreamEnd, Usage

@@ -15,8 +15,9 @@ import anyio
 
 from agentsession.host._child_events import child_events, tells_of_children
 from agentsession.host._elicitation import Approval
+from agentsession.host._jobs import is_a_job
 from agentsession.host.live._desk import Said, Word
-from agentsession.host.live._turns import Turns, is_a_job
+from agentsession.host.live._turns import Turns
 from agentsession.protocol import (
     Answer,
     Decision,

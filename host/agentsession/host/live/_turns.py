@@ -19,6 +19,7 @@ import anyio
 import anyio.abc
 
 from agentsession.host._host import Host
+from agentsession.host._jobs import is_a_job
 from agentsession.host.live._desk import Desk
 from agentsession.protocol import (
     AbortResult,
@@ -37,7 +38,7 @@ from agentsession.protocol import (
     ToolRequest,
 )
 
-__all__ = ["Begun", "Drive", "Turns", "is_a_job"]
+__all__ = ["Begun", "Drive", "Turns"]
 
 logger = logging.getLogger("agentsession.host.live")
 
@@ -294,11 +295,6 @@ class Turns:
 def _is_a_hosts(request: PendingRequest) -> TypeGuard[ToolRequest]:
     """Whether it is a call of a tool that the agent does not run."""
     return isinstance(request, ToolRequest) and request.needs == "result" and request.owner != "agent"
-
-
-def is_a_job(request: PendingRequest) -> bool:
-    """Whether the outcome of a job of the agent's is waited for, which comes from elsewhere and not from the host."""
-    return isinstance(request, ToolRequest) and request.needs == "result" and request.owner == "agent"
 
 
 def _alone(error: Exception) -> Exception:
